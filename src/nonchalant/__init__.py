@@ -1,0 +1,82 @@
+"""Nonchalant sends blockchain transactions for a backend and never worries about nonces.
+
+    async with Nonchalant.open("nonchalant.toml") as nc:
+        tx = await nc.send(chain_id=1, sender="0x…", to="0x…", value=10**15, idempotency_key="invoice-42")
+        outcome = await tx.settled()
+
+What is named here is public; everything else may change.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nonchalant.app import Handle, Nonchalant
+    from nonchalant.config import Settings, load_settings
+    from nonchalant.errors import (
+        BadRequest,
+        BadSettings,
+        FeeAboveCap,
+        KeyReused,
+        NonchalantError,
+        NotFound,
+        QueueFull,
+        ShuttingDown,
+        StoreUnavailable,
+        UnknownAccount,
+        UnknownChain,
+    )
+    from nonchalant.model import Attention, Fees, Receipt, Speed, State, Transaction
+
+# Imported when first asked for: the command line should not wait for what it does not use.
+_HOMES = {
+    "nonchalant.app": ("Handle", "Nonchalant"),
+    "nonchalant.config": ("Settings", "load_settings"),
+    "nonchalant.errors": (
+        "BadRequest",
+        "BadSettings",
+        "FeeAboveCap",
+        "KeyReused",
+        "NonchalantError",
+        "NotFound",
+        "QueueFull",
+        "ShuttingDown",
+        "StoreUnavailable",
+        "UnknownAccount",
+        "UnknownChain",
+    ),
+    "nonchalant.model": ("Attention", "Fees", "Receipt", "Speed", "State", "Transaction"),
+}
+
+__all__ = [
+    "Attention",
+    "BadRequest",
+    "BadSettings",
+    "FeeAboveCap",
+    "Fees",
+    "Handle",
+    "KeyReused",
+    "Nonchalant",
+    "NonchalantError",
+    "NotFound",
+    "QueueFull",
+    "Receipt",
+    "Settings",
+    "ShuttingDown",
+    "Speed",
+    "State",
+    "StoreUnavailable",
+    "Transaction",
+    "UnknownAccount",
+    "UnknownChain",
+    "load_settings",
+]
+
+
+def __getattr__(name: str) -> object:
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(home), name)
+    raise AttributeError(f"module 'nonchalant' has no attribute {name!r}")

@@ -1,0 +1,350 @@
+"""The application: settings become a running node. The one place, beside the simulator, that knows the adapters."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import chain as in_turn
+from os import PathLike
+
+from nonchalant import config, logs, signers
+from nonchalant.chain.evm import pricing
+from nonchalant.chain.evm.endpoints import EvmChain, EvmEndpoint
+from nonchalant.config import AccountSettings, ChainSettings, Settings
+from nonchalant.desk import LaneRules
+from nonchalant.engine import ChainRules, Engine, EngineRules
+from nonchalant.errors import BadSettings, NonchalantError, NotFound
+from nonchalant.intake import Intake
+from nonchalant.model import Fees, LaneKey, Millis, Request, Speed, Transaction, TxId, Wei
+from nonchalant.notify import Doorbells
+from nonchalant.ports import Clock, Endpoint, Entropy, Signer, Store
+from nonchalant.secret import read_private, resolve_secret
+from nonchalant.store.sqlite import SqliteStore
+from nonchalant.wire import parse_request
+
+# How long a waiting caller goes without looking for itself: another node may have made the change.
+LOOK_SECONDS = 1.0
+
+
+class SystemClock:
+    def now(self) -> Millis:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class SystemEntropy:
+    def token(self) -> str:
+        return secrets.token_hex(16)
+
+    def uniform(self, low: float, high: float) -> float:
+        return random.uniform(low, high)  # noqa: S311 - spreads retries, guards nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Wrap:
+    """What a test puts around the ports of a real node: crashes, delays, counters."""
+
+    store: Callable[[Store], Store] = field(default=lambda store: store)
+    endpoint: Callable[[Endpoint], Endpoint] = field(default=lambda endpoint: endpoint)
+    signer: Callable[[Signer], Signer] = field(default=lambda signer: signer)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveLane:
+    """What this node knows of a lane beside the store. None: it does not know now."""
+
+    balance: Wei | None
+    in_flight: int | None
+    window: int
+    head: int | None
+
+
+class Nonchalant:
+    """A running node: the library's front, and what the service talks to."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        store: Store,
+        engine: Engine,
+        intake: Intake,
+        bells: Doorbells,
+        accounts: Mapping[LaneKey, AccountSettings],
+        clock: Clock,
+        entropy: Entropy,
+    ) -> None:
+        self.settings = settings
+        self.store = store
+        self.engine = engine
+        self.known_lanes = accounts
+        self._intake = intake
+        self._bells = bells
+        self._clock = clock
+        self._entropy = entropy
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, settings: str | PathLike[str] | Settings | None = None, *, wrap: Wrap | None = None
+    ) -> AsyncIterator[Nonchalant]:
+        """A node that works until the block ends; then it finishes what is under way and hands its lanes over."""
+        if not isinstance(settings, Settings):
+            settings = config.load_settings(settings)
+        logs.hand_over()
+        wrap = wrap or Wrap()
+        clock, entropy = SystemClock(), SystemEntropy()
+        keys = signers_of(settings)
+        quotes = {chain.id: _quotes(chain, clock) for chain in settings.chains}
+        endpoints = {chain.id: _endpoints(chain, quotes[chain.id]) for chain in settings.chains}
+        chains = {
+            chain_id: EvmChain(chain_id, [wrap.endpoint(one) for one in many]) for chain_id, many in endpoints.items()
+        }
+        store = wrap.store(SqliteStore.open(settings.store.removeprefix("sqlite:"), clock=clock, entropy=entropy))
+        bells = Doorbells()
+        engine = Engine(
+            store=store,
+            chains=chains,
+            signers={lane: wrap.signer(signer) for lane, (signer, _) in keys.items()},
+            rules=engine_rules(settings, {lane: account for lane, (_, account) in keys.items()}),
+            clock=clock,
+            entropy=entropy,
+            sinks=(bells,),
+        )
+        limits = {lane: account.queue_limit for lane, (_, account) in keys.items()}
+        intake = Intake(store, clock, limits=limits, arrived=engine.poke)
+        node = cls(
+            settings,
+            store=store,
+            engine=engine,
+            intake=intake,
+            bells=bells,
+            accounts={lane: account for lane, (_, account) in keys.items()},
+            clock=clock,
+            entropy=entropy,
+        )
+        try:
+            await engine.start()
+            yield node
+        finally:
+            await intake.close()
+            await engine.stop()
+            for endpoint in in_turn.from_iterable(endpoints.values()):
+                await endpoint.close()
+            for quoted in quotes.values():
+                if quoted is not None:
+                    await quoted.close()
+            await store.close()
+
+    # for those who embed it
+
+    async def send(
+        self,
+        *,
+        chain_id: int,
+        sender: str,
+        to: str | None = None,
+        value: int | str = 0,
+        data: bytes | str = b"",
+        gas: int | None = None,
+        access_list: Iterable[Mapping[str, object]] = (),
+        fees: Speed | Fees | str | None = None,
+        priority: int = 5,
+        metadata: Mapping[str, object] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Handle:
+        """Accept a transaction, durably. The same idempotency key and request again give the same transaction."""
+        fields: dict[str, object] = {
+            "chain_id": chain_id,
+            "from": sender,
+            "to": to,
+            "value": value,
+            "data": data,
+            "gas": gas,
+            "access_list": list(access_list),
+            "fees": _fee_fields(fees),
+            "priority": priority,
+            "metadata": metadata,
+        }
+        request = parse_request(
+            fields,
+            tx_id=self.new_id(),
+            settings=self.settings,
+            lanes=self.known_lanes,
+            idempotency_key=idempotency_key,
+        )
+        tx, _ = await self.submit(request)
+        return Handle(self, tx)
+
+    async def transaction(self, tx_id: TxId) -> Handle:
+        """A transaction accepted earlier, by this process or another; `NotFound` if there is none."""
+        tx = await self.store.transaction(tx_id)
+        if tx is None:
+            raise NotFound(f"there is no transaction {tx_id}")
+        return Handle(self, tx)
+
+    # for the service
+
+    def new_id(self) -> TxId:
+        """Ids are made before the commit, so that a commit of unknown outcome can be repeated; they sort by time."""
+        return f"tx_{self._clock.now():012x}{self._entropy.token()[:20]}"
+
+    async def submit(self, request: Request) -> tuple[Transaction, bool]:
+        return await self._intake.submit(request)
+
+    async def wait_for_change(self, tx_id: TxId, seconds: float = LOOK_SECONDS) -> None:
+        """Return when something happened to the transaction, or after so long."""
+        bell = self._bells.hang(tx_id)
+        try:
+            async with asyncio.timeout(seconds):
+                await bell.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._bells.take_down(tx_id, bell)
+
+    async def lane_view(self, key: LaneKey) -> LiveLane:
+        account = self.known_lanes[key]
+        follower = self.engine.followers[key.chain_id]
+        desk = self.engine.desks.get(key)
+        in_flight = None if desk is None else len(desk.lane.open_slots())
+        try:
+            top_block = follower.head.top
+            seen = await follower.ask(lambda endpoint: endpoint.account(key.address, top_block))
+        except NonchalantError:
+            return LiveLane(balance=None, in_flight=in_flight, window=account.window, head=None)
+        return LiveLane(balance=seen.balance, in_flight=in_flight, window=account.window, head=top_block.number)
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether this node can take requests. A silent chain does not make it unready: what is accepted waits."""
+        return self.engine.is_running, "running" if self.engine.is_running else "starting or stopping"
+
+
+class Handle:
+    """One transaction, for life: whatever nonces, prices and hashes it goes through."""
+
+    def __init__(self, node: Nonchalant, tx: Transaction) -> None:
+        self.id = tx.id
+        self.transaction = tx  # as last seen
+        self._node = node
+
+    async def refresh(self) -> Transaction:
+        tx = await self._node.store.transaction(self.id)
+        if tx is None:
+            raise NotFound(f"there is no transaction {self.id}")
+        self.transaction = tx
+        return tx
+
+    async def settled(self, timeout: float | None = None) -> Transaction:  # noqa: ASYNC109 - a plain name for callers
+        """The outcome, once it is final; `TimeoutError` if it is not by then. It never raises for what the chain did."""
+        async with asyncio.timeout(timeout):
+            while (await self.refresh()).live:
+                await self._node.wait_for_change(self.id)
+        return self.transaction
+
+    def __repr__(self) -> str:
+        return f"<Handle {self.id} {self.transaction.state}>"
+
+
+# settings become parts
+
+
+def signers_of(settings: Settings) -> dict[LaneKey, tuple[Signer, AccountSettings]]:
+    """Who signs for which lane. One address may stand only once on a chain, whichever key source names it."""
+    found: dict[LaneKey, tuple[Signer, AccountSettings]] = {}
+    for account in settings.accounts:
+        for signer in _signers(account.key):
+            for chain_id in account.chains:
+                lane = LaneKey(chain_id, signer.address)
+                if lane in found:
+                    raise BadSettings(
+                        f"{account.where}.key: {signer.address} stands in {found[lane][1].where} already; keep one of them"
+                    )
+                found[lane] = (signer, account)
+    return found
+
+
+def _signers(source: config.KeySource) -> list[signers.LocalSigner]:
+    match source:
+        case config.PrivateKey(secret):
+            return [signers.from_private_key(resolve_secret(secret))]
+        case config.Keystore(path, password, where):
+            document = read_private(path, where)
+            return [signers.from_keystore(document, resolve_secret(password), str(path))]
+        case config.Mnemonic(phrase, path, count):
+            return signers.from_mnemonic(resolve_secret(phrase), path, count)
+
+
+def _quotes(settings: ChainSettings, clock: Clock) -> pricing.Quotes | None:
+    """Where the chain's prices come from; None: from its nodes."""
+    match settings.prices:
+        case None:
+            return None
+        case config.FixedPrices(prices):
+            return pricing.Fixed(prices)
+        case config.OraclePrices() as asked:
+            oracle = pricing.HttpOracle(
+                asked.url,
+                paths=asked.paths,
+                decimals=asked.unit.decimals,
+                headers={name: resolve_secret(secret) for name, secret in asked.headers.items()},
+                includes_base_fee=asked.includes_base_fee,
+                most=pricing.HIGHEST if settings.fees.max_fee is None else settings.fees.max_fee,
+                timeout=asked.timeout,
+            )
+            return pricing.Cached(oracle, max_age=asked.max_age, clock=clock)
+
+
+def _endpoints(settings: ChainSettings, quotes: pricing.Quotes | None) -> list[EvmEndpoint]:
+    return [
+        EvmEndpoint(
+            settings.id,
+            endpoint.url,
+            endpoint.name,
+            timeout=settings.request_timeout,
+            finality_tag=settings.finality == "tag",
+            quotes=quotes,
+        )
+        for endpoint in settings.endpoints
+    ]
+
+
+def engine_rules(settings: Settings, accounts: Mapping[LaneKey, AccountSettings]) -> EngineRules:
+    widest = {
+        chain.id: max((account.window for lane, account in accounts.items() if lane.chain_id == chain.id), default=1)
+        for chain in settings.chains
+    }
+    fees = {chain.id: chain.fees for chain in settings.chains}
+    return EngineRules(
+        lease_seconds=settings.lease_seconds,
+        chains={chain.id: ChainRules(chain.depth, chain.poll_interval) for chain in settings.chains},
+        lanes={
+            lane: LaneRules(
+                window=account.window,
+                largest_window=widest[lane.chain_id],
+                unsettled=max(LaneRules().unsettled, 4 * account.window),
+                fees=fees[lane.chain_id],
+            )
+            for lane, account in accounts.items()
+        },
+    )
+
+
+def _fee_fields(fees: Speed | Fees | str | None) -> dict[str, object] | None:
+    if fees is None:
+        return None
+    if not isinstance(fees, Fees):
+        return {"speed": str(fees)}
+    if fees.priority is None:
+        return {"gas_price": fees.max_fee}
+    return {"max_fee_per_gas": fees.max_fee, "max_priority_fee_per_gas": fees.priority}

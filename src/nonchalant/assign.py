@@ -1,0 +1,224 @@
+"""Assigning: what waits gets a nonce, a price and a signature, in one commit. Only the lane's owner does it.
+
+Estimate and price first, so that what cannot be sent spends no nonce.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from nonchalant import fees as prices
+from nonchalant import lifecycle, policy, signing
+from nonchalant.desk import SIGNER_MARK, Aside, Desk
+from nonchalant.errors import NodeRefused, RowMoved, SignerFailed, Unencodable, Unreachable
+from nonchalant.lanes import Work
+from nonchalant.model import AttemptKind, Attention, Draft, Fees, Market, Millis, SlotKind, Transaction, TxId, Wei
+from nonchalant.signing import Prepared
+
+# A transaction that could not be sent is looked at again after this long, doubling up to the longest.
+FIRST_RETRY: Millis = 1_000
+LONGEST_RETRY: Millis = 60_000
+
+WAITS_FOR_EARLIER = "waits_for_earlier"
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    tx: Transaction
+    gas: int
+    fees: Fees
+
+    @property
+    def cost(self) -> Wei:
+        return self.tx.payload.value + self.gas * self.fees.max_fee
+
+
+@dataclass(frozen=True, slots=True)
+class Postponed:
+    """It cannot go now; others pass it."""
+
+    tx: Transaction
+    attention: Attention | None
+
+
+@dataclass(frozen=True, slots=True)
+class Hopeless:
+    """It can never go."""
+
+    tx: Transaction
+    reason: str
+
+
+Verdict = Ready | Postponed | Hopeless
+
+
+async def assign(desk: Desk) -> bool:
+    """Sign as many queued transactions as the window allows. True: something changed."""
+    lane, now = desk.lane, desk.ticks()
+    if lane.record.quarantined_below is not None or now < desk.paused_until:
+        return False
+    room = min(desk.rules.batch, lane.room(window=desk.rules.window, unsettled=desk.rules.unsettled))
+    top = desk.head.top
+    if room == 0 or not (desk.assign_due or any(aside.is_due(now, top) for aside in desk.aside.values())):
+        return False
+    desk.assign_due = False  # from here on, whoever brings work says so again
+    limit = room + len(desk.aside)
+    queued = await desk.store.queued(desk.key, limit=limit)
+    due = [tx for tx in queued if tx.id not in desk.aside or desk.aside[tx.id].is_due(now, top)]
+    desk.assign_due |= len(queued) == limit
+    if not due:
+        _forget_gone(desk, queued)
+        return False
+    held = await _hold_twins(desk, due[:room])
+    verdicts = await _judge(desk, [tx for tx in due[:room] if tx.id not in held])
+    try:
+        return await _sign_and_commit(desk, verdicts)
+    except RowMoved:
+        # Somebody changed a queued row meanwhile: the bytes were never sent, so build the batch anew.
+        desk.assign_due = True
+        return True
+    except SignerFailed as failure:
+        desk.assign_due = True
+        return await desk.pause_for_signer(failure)
+
+
+async def _hold_twins(desk: Desk, due: Sequence[Transaction]) -> frozenset[TxId]:
+    """Hold what the account may have done already, unknown to this store; one stranger holds one transaction."""
+    held: set[TxId] = set()
+    for tx in due:
+        twin = desk.lane.twin_of(tx.payload)
+        if twin is not None:
+            work = desk.work()
+            work.hold_for(tx, twin)
+            await desk.commit(work)
+            held.add(tx.id)
+    return frozenset(held)
+
+
+def _forget_gone(desk: Desk, queued: Sequence[Transaction]) -> None:
+    still = {tx.id for tx in queued}
+    for tx_id in [tx_id for tx_id in desk.aside if tx_id not in still]:
+        del desk.aside[tx_id]
+
+
+async def _judge(desk: Desk, due: Sequence[Transaction]) -> list[Verdict]:
+    if desk.account_due or desk.seen_at != desk.head.top:
+        # Funds are counted at our head, and nothing of ours would show that somebody else used the key.
+        await desk.see_account()
+    market = await desk.eyes.market()
+    verdicts = await asyncio.gather(*(_judge_one(desk, tx, market) for tx in due))
+    return _within_funds(desk, verdicts)
+
+
+async def _judge_one(desk: Desk, tx: Transaction, market: Market) -> Verdict:
+    offer = prices.opening(tx.fees, market, desk.rules.fees)
+    if not prices.is_payable(offer, market):
+        reason = (
+            f"its price of {offer.max_fee} wei is below the base fee of {market.base_fee}; it waits until that falls"
+        )
+        return Postponed(tx, Attention("price_below_base_fee", reason, desk.clock.now()))
+    if tx.payload.gas is not None:
+        return Ready(tx, tx.payload.gas, offer)
+    top = desk.head.top
+    try:
+        gas = await desk.eyes.ask(lambda endpoint: endpoint.estimate(desk.key.address, tx.payload, top))
+    except NodeRefused as refusal:
+        return await _judge_refusal(desk, tx, refusal)
+    except Unreachable:
+        return Postponed(tx, None)
+    return Ready(tx, gas, offer)
+
+
+async def _judge_refusal(desk: Desk, tx: Transaction, refusal: NodeRefused) -> Verdict:
+    now = desk.clock.now()
+    match policy.refusal_verdict(refusal):
+        case policy.Estimate.REVERTS:
+            if not await _waits_for_earlier(desk, tx):
+                return Hopeless(tx, f"it would revert: {refusal.message}")
+            reason = f"it would revert now ({refusal.message}); it waits for what is ahead of it"
+            return Postponed(tx, Attention(WAITS_FOR_EARLIER, reason, now))
+        case policy.Estimate.NO_FUNDS:
+            return Postponed(tx, _no_funds(desk, tx.payload.value))
+        case _:
+            return Postponed(tx, Attention("cannot_estimate", f"the node cannot estimate it: {refusal.message}", now))
+
+
+async def _waits_for_earlier(desk: Desk, tx: Transaction) -> bool:
+    """Whether something that came before it has still to run and could make it succeed."""
+    # One whose nonce somebody else used will have another.
+    flying = (desk.lane.transaction_of(slot) for slot in desk.lane.slots.values() if slot.receipt is None)
+    if any(other is not None and other.place < tx.place for other in flying):
+        return True
+    return await desk.store.has_queued_before(tx)
+
+
+def _within_funds(desk: Desk, verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Keep what the balance covers, counting all that is in flight; what is too dear waits and others pass it."""
+    left = desk.lane.balance - desk.lane.committed()
+    kept: list[Verdict] = []
+    for verdict in verdicts:
+        if isinstance(verdict, Ready):
+            if verdict.cost > left:
+                kept.append(Postponed(verdict.tx, _no_funds(desk, verdict.cost)))
+                continue
+            left -= verdict.cost
+        kept.append(verdict)
+    return kept
+
+
+def _no_funds(desk: Desk, needed: Wei) -> Attention:
+    short = needed + desk.lane.committed() - desk.lane.balance
+    reason = (
+        f"{desk.key.address} lacks {short} wei on chain {desk.key.chain_id}; it goes as soon as the account is funded"
+    )
+    return Attention("insufficient_funds", reason, desk.clock.now())
+
+
+async def _sign_and_commit(desk: Desk, verdicts: list[Verdict]) -> bool:
+    work = desk.work()
+    for verdict in verdicts:
+        match verdict:
+            case Postponed(tx, attention):
+                _postpone(desk, work, tx, attention)
+            case Hopeless(tx, reason):
+                work.move(tx, lifecycle.Failed(reason))
+            case Ready():
+                pass
+    prepared = _prepare(desk, work, [verdict for verdict in verdicts if isinstance(verdict, Ready)])
+    attempts = await signing.sign(desk, [one for _, one in prepared])
+    for (tx, _), attempt in zip(prepared, attempts, strict=True):
+        work.move(tx, lifecycle.Assigned(attempt.nonce, attempt.hash))
+        work.bind(attempt.nonce, SlotKind.TRANSACTION, attempt)
+        desk.aside.pop(tx.id, None)
+    if attempts:
+        desk.report_foreign(work)
+        work.record(replace(desk.lane.record, next_nonce=desk.lane.next_after([one.nonce for one in attempts])))
+        desk.clear_mark(work, SIGNER_MARK)
+    return await desk.commit(work)
+
+
+def _postpone(desk: Desk, work: Work, tx: Transaction, attention: Attention | None) -> None:
+    tries = desk.aside[tx.id].tries + 1 if tx.id in desk.aside else 1
+    wait = min(LONGEST_RETRY, FIRST_RETRY * 2 ** (tries - 1))
+    waits_for_others = attention is not None and attention.code == WAITS_FOR_EARLIER
+    desk.aside[tx.id] = Aside(desk.ticks() + wait, tries, desk.head.top if waits_for_others else None)
+    if attention is not None and (tx.attention is None or tx.attention.code != attention.code):
+        work.move(tx, lifecycle.Marked(attention))
+
+
+def _prepare(desk: Desk, work: Work, ready: list[Ready]) -> list[tuple[Transaction, Prepared]]:
+    """One draft each, on the lowest free nonces. A payload that cannot be encoded fails, and leaves no hole."""
+    while True:
+        prepared: list[tuple[Transaction, Prepared]] = []
+        for one, nonce in zip(ready, desk.lane.take(len(ready)), strict=True):
+            draft = Draft(lane=desk.key, nonce=nonce, payload=one.tx.payload, gas=one.gas, fees=one.fees)
+            try:
+                prepared.append((one.tx, signing.prepare(desk, draft, AttemptKind.ORIGINAL, one.tx.id)))
+            except Unencodable as error:
+                work.move(one.tx, lifecycle.Failed(str(error)))
+                ready.remove(one)
+                break
+        else:
+            return prepared

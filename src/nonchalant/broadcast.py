@@ -1,0 +1,165 @@
+"""Broadcasting: signed bytes go to every endpoint, in nonce order, and what the endpoints say is recorded.
+
+Sending never holds the lane up: each endpoint has its own queue, and its answers come back to the desk. An answer is
+accepted, refused or unknown; unknown counts as possibly sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from nonchalant import lifecycle, policy
+from nonchalant.desk import FILLER_MARK, Desk, Outlet
+from nonchalant.errors import LeaseLost
+from nonchalant.lanes import Work
+from nonchalant.model import Answer, Attempt, Attention, Hash, Millis, Refused, Slot, State, Unknown
+from nonchalant.policy import NEVER_SENT
+from nonchalant.ports import Endpoint
+from nonchalant.rejections import Fate, Rejection
+
+# How long a lane whose filler every node refused waits before it signs another.
+FILLER_PAUSE: Millis = 30_000
+
+# Handed over in one call; more waits for the endpoint's answer.
+CHUNK = 100
+
+
+async def broadcast(desk: Desk) -> bool:
+    """Record what endpoints answered, then hand over what is due. True: something changed."""
+    changed = await _record_answers(desk)
+    for slot in desk.lane.open_slots():
+        if is_due(desk, slot):
+            _hand_over(desk, slot.newest)
+    return changed
+
+
+def is_due(desk: Desk, slot: Slot) -> bool:
+    """Whether the newest attempt has not been handed over since it was signed, loaded, or found to be missing."""
+    return desk.sendings.get(slot.newest.hash, NEVER_SENT).at is None
+
+
+def _hand_over(desk: Desk, attempt: Attempt) -> None:
+    now = desk.ticks()
+    for endpoint in desk.chain.endpoints:
+        outlet = desk.outlets.setdefault(endpoint.name, Outlet(endpoint))
+        if attempt.hash in outlet.waiting:
+            continue
+        outlet.waiting[attempt.hash] = attempt.raw
+        desk.sendings[attempt.hash] = desk.sendings.get(attempt.hash, NEVER_SENT).started(now)
+        if outlet.task is None:
+            outlet.task = asyncio.create_task(_empty(desk, outlet))
+
+
+async def _empty(desk: Desk, outlet: Outlet) -> None:
+    """Send until nothing waits. One task an endpoint, so that its nonces arrive in order."""
+    try:
+        while outlet.waiting:
+            chunk = list(outlet.waiting.items())[:CHUNK]
+            answers = await send_all(desk, outlet.endpoint, [raw for _, raw in chunk])
+            for (hash, _), answer in zip(chunk, answers, strict=True):
+                del outlet.waiting[hash]
+                desk.answers.append((hash, outlet.endpoint.name, answer))
+            desk.wake.set()
+    except LeaseLost:
+        pass  # the lane's next commit says so too
+    finally:
+        outlet.task = None
+        # However it ended, nothing waits here for ever: what was not answered counts as possibly sent.
+        desk.answers += [(hash, outlet.endpoint.name, Unknown("the send was cut short")) for hash in outlet.waiting]
+        outlet.waiting.clear()
+
+
+async def send_all(desk: Desk, endpoint: Endpoint, raws: list[bytes]) -> list[Answer]:
+    desk.check_lease()
+    return list(await endpoint.send(raws))
+
+
+async def _record_answers(desk: Desk) -> bool:
+    answers, desk.answers[:] = list(desk.answers), []
+    work = desk.work()
+    touched: dict[int, None] = {}
+    for hash, endpoint, answer in answers:
+        fate, rejection = policy.fate_of(answer)
+        if hash in desk.sendings:
+            desk.sendings[hash] = desk.sendings[hash].finished(fate)
+        nonce = desk.lane.nonce_of(hash)
+        if nonce is None:
+            continue  # settled meanwhile
+        touched[nonce] = None
+        if rejection is not None:
+            assert isinstance(answer, Refused)
+            _heed(desk, work, nonce, hash, endpoint, rejection, answer)
+        elif fate is Fate.POSSIBLY_SENT:
+            _note(desk, work, nonce, hash, policy.UNKNOWN)
+        else:
+            _note(desk, work, nonce, hash, policy.ACCEPTED)
+    for nonce in touched:
+        _conclude(desk, work, desk.lane.slots[nonce])
+    return await desk.commit(work)
+
+
+def _heed(desk: Desk, work: Work, nonce: int, hash: Hash, endpoint: str, rejection: Rejection, answer: Refused) -> None:
+    """A refusal is a hint to look, never a verdict on the transaction."""
+    if rejection in (Rejection.NONCE_TOO_LOW, Rejection.ALREADY_KNOWN):
+        desk.lookup_due = desk.account_due = True
+    if rejection.fate is Fate.ACCEPTED:
+        _note(desk, work, nonce, hash, policy.ACCEPTED)
+        return
+    attempt = _attempt(desk, nonce, hash)
+    if attempt.answer == rejection.value:
+        return  # said before: not news
+    _note(desk, work, nonce, hash, rejection.value)
+    work.event(
+        "attempt.refused",
+        tx_id=attempt.tx_id,
+        nonce=nonce,
+        hash=hash,
+        endpoint=endpoint,
+        reason=rejection.value,
+        message=answer.message[:500],
+    )
+
+
+def _note(desk: Desk, work: Work, nonce: int, hash: Hash, answer: str) -> None:
+    attempt = _attempt(desk, nonce, hash)
+    if attempt.sent_at is None or attempt.answer not in (answer, policy.ACCEPTED):
+        work.answered(replace(attempt, sent_at=attempt.sent_at or work.at, answer=answer))
+
+
+def _attempt(desk: Desk, nonce: int, hash: Hash) -> Attempt:
+    return next(attempt for attempt in desk.lane.slots[nonce].attempts if attempt.hash == hash)
+
+
+def _conclude(desk: Desk, work: Work, slot: Slot) -> None:
+    """What the answers so far mean for the slot's transaction."""
+    tx = desk.lane.transaction_of(slot)
+    if slot.receipt is not None:
+        return
+    if is_releasable(desk, slot):
+        _release(desk, work, slot)
+        return
+    if tx is not None and tx.state is State.SIGNED and any(_may_be_held_by_a_node(desk, a) for a in slot.attempts):
+        work.move(tx, lifecycle.Broadcast())
+
+
+def is_releasable(desk: Desk, slot: Slot) -> bool:
+    """Whether the slot can be given back: no attempt left, because everybody refused the bytes themselves."""
+    return policy.is_unsendable(slot, desk.lease.epoch, desk.sendings)
+
+
+def _release(desk: Desk, work: Work, slot: Slot) -> None:
+    tx = desk.lane.transaction_of(slot)
+    if tx is not None:
+        work.move(tx, lifecycle.Failed(f"no node accepts these bytes: {work.answer_to(slot.newest)}"))
+    else:
+        desk.fill_after = desk.ticks() + FILLER_PAUSE
+        work.mark_lane(Attention(FILLER_MARK, "nodes refuse the filler for a gap; check the chain's rules", work.at))
+    work.free(slot)
+    desk.drop(slot.attempts)
+
+
+def _may_be_held_by_a_node(desk: Desk, attempt: Attempt) -> bool:
+    """Whether a node took it, or may have: a plain refusal leaves it unsent, though its slot stays bound."""
+    sending = desk.sendings.get(attempt.hash, NEVER_SENT)
+    return sending.accepted or sending.uncertain

@@ -1,0 +1,1 @@
+"""The chains: one package a family, each behind the ports `Endpoint` and `Chain`."""

@@ -1,0 +1,181 @@
+"""What `doctor` looks at: settings, keys, store, endpoints, accounts, service."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from nonchalant.amounts import format_wei
+from nonchalant.app import SystemClock, signers_of
+from nonchalant.chain.evm.addresses import checksum
+from nonchalant.chain.evm.rpc import Call, Rpc
+from nonchalant.cli.client import Client, Refusal, ServiceUnreachable
+from nonchalant.config import ChainSettings, EndpointSettings, Settings, load_settings
+from nonchalant.errors import NodeRefused, NonchalantError, Unreachable
+from nonchalant.model import Address
+from nonchalant.store.migrations import status
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at. `remedy` is set where it is wrong, or could be better."""
+
+    what: str
+    ok: bool
+    detail: str
+    remedy: str | None = None
+
+    def fields(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class _Numbered(msgspec.Struct):
+    number: str
+
+    @property
+    def height(self) -> int:
+        return int(self.number, 16)
+
+
+def examine(file: Path | None) -> Iterator[Finding]:
+    try:
+        settings = load_settings(file)
+    except NonchalantError as error:
+        yield Finding("settings", False, str(error))
+        return
+    yield Finding("settings", True, f"{len(settings.chains)} chain(s), {len(settings.accounts)} account entries")
+    accounts: dict[int, list[Address]] = {chain.id: [] for chain in settings.chains}
+    yield from _keys(settings, accounts)
+    yield from _store(settings)
+    for found in asyncio.run(_chains(settings, accounts)):
+        yield from found
+    yield _service(settings)
+
+
+def _keys(settings: Settings, accounts: dict[int, list[Address]]) -> Iterator[Finding]:
+    """The signers, each for itself; the addresses found are put into `accounts`."""
+    for account in settings.accounts:
+        what = f"{account.where}.key"
+        try:
+            lanes = list(signers_of(replace(settings, accounts=(account,))))
+        except NonchalantError as error:
+            yield Finding(what, False, str(error))
+            continue
+        twice = [lane for lane in lanes if lane.address in accounts[lane.chain_id]]
+        if twice:
+            yield Finding(
+                what,
+                False,
+                f"{checksum(twice[0].address)} is configured twice on chain {twice[0].chain_id}",
+                "keep one",
+            )
+            continue
+        for lane in lanes:
+            accounts[lane.chain_id].append(lane.address)
+        yield Finding(what, True, f"signs for {', '.join(dict.fromkeys(checksum(lane.address) for lane in lanes))}")
+
+
+def _store(settings: Settings) -> Iterator[Finding]:
+    try:
+        found = status(settings.store)
+    except NonchalantError as error:
+        yield Finding("store", False, str(error))
+        return
+    folder = found.path.parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        yield Finding("store", False, f"cannot write in {folder}", "make the folder, or give it to this user")
+    elif found.version == 0:
+        yield Finding("store", True, f"{found.path} is not there yet; the first start makes it")
+    elif not os.access(found.path, os.W_OK):
+        yield Finding("store", False, f"cannot write {found.path}", "give the file to this user")
+    elif found.is_current:
+        yield Finding("store", True, f"{found.path}, schema version {found.version}, every commit goes to disk")
+    else:
+        remedy = "run `nonchalant db migrate`" if found.version < found.latest else "upgrade Nonchalant"
+        yield Finding("store", False, f"schema version {found.version}, this program needs {found.latest}", remedy)
+
+
+async def _chains(settings: Settings, accounts: dict[int, list[Address]]) -> list[list[Finding]]:
+    return await asyncio.gather(*(_chain(chain, accounts[chain.id]) for chain in settings.chains))
+
+
+async def _chain(chain: ChainSettings, accounts: list[Address]) -> list[Finding]:
+    looks = await asyncio.gather(*(_endpoint(chain, endpoint, accounts) for endpoint in chain.endpoints))
+    findings = [finding for finding, _ in looks]
+    # Every usable endpoint was asked; the first one's word is shown.
+    findings += next((about for _, about in looks if about), [])
+    return findings
+
+
+async def _endpoint(
+    chain: ChainSettings, endpoint: EndpointSettings, accounts: list[Address]
+) -> tuple[Finding, list[Finding]]:
+    """What one node says of itself, and of the accounts."""
+    what = f"chain {chain.id}, {endpoint.name}"
+    clock = SystemClock()
+    rpc = Rpc(endpoint.url, endpoint.name, timeout=chain.request_timeout)
+    began = clock.monotonic()
+    try:
+        chain_id = int(msgspec.json.decode(await rpc.call("eth_chainId"), type=str), 16)
+        took = (clock.monotonic() - began) * 1000
+        if chain_id != chain.id:
+            remedy = "correct the endpoint's url or the chain's id"
+            return Finding(what, False, f"it serves chain {chain_id}", remedy), []
+        head = msgspec.json.decode(await rpc.call("eth_getBlockByNumber", "latest", False), type=_Numbered).height
+        detail = f"head {head}, answers in {took:.0f} ms"
+        if chain.depth is None:
+            [reply] = await rpc.calls([Call("eth_getBlockByNumber", ("finalized", False))])
+            if isinstance(reply, Unreachable):
+                raise reply
+            final = None if isinstance(reply, NodeRefused) else msgspec.json.decode(reply, type=_Numbered | None)
+            if final is None:
+                return Finding(what, False, "it has no `finalized` block", "set finality to a depth, such as 12"), []
+            detail += f", final up to {final.height}"
+        replies = await rpc.calls(
+            [
+                Call(method, (address, block))
+                for address in accounts
+                for method, block in (
+                    ("eth_getBalance", "latest"),
+                    ("eth_getTransactionCount", "latest"),
+                    ("eth_getTransactionCount", "pending"),
+                )
+            ]
+        )
+        about = [
+            _account(chain.id, address, replies[index * 3 : index * 3 + 3]) for index, address in enumerate(accounts)
+        ]
+    except NonchalantError as error:
+        return Finding(what, False, str(error), "check that the node runs and that its url is right"), []
+    except (ValueError, KeyError) as error:
+        return Finding(what, False, f"its answer is not understood ({error})", "is this an EVM node?"), []
+    finally:
+        await rpc.close()
+    return Finding(what, True, detail), about
+
+
+def _account(chain_id: int, address: Address, replies: Sequence[object]) -> Finding:
+    what = f"chain {chain_id}, {checksum(address)}"
+    numbers = [int(msgspec.json.decode(reply, type=str), 16) for reply in replies if isinstance(reply, bytes)]
+    if len(numbers) < 3:
+        return Finding(what, False, f"its balance and nonce are not told: {replies[0]}")
+    balance, mined, pending = numbers
+    detail = f"balance {format_wei(balance)}, nonce {mined}" + (
+        f", {pending - mined} pending" if pending > mined else ""
+    )
+    return Finding(what, balance > 0, detail, None if balance > 0 else "send it some funds to pay for gas")
+
+
+def _service(settings: Settings) -> Finding:
+    url = f"http://{settings.listen}"
+    try:
+        Client(url).get("/readyz")
+    except (ServiceUnreachable, Refusal):
+        return Finding("service", True, f"nothing answers at {url} now; `nonchalant serve` starts it")
+    return Finding("service", True, f"ready at {url}")

@@ -1,0 +1,133 @@
+"""What `serve` and `dev` do, with everything that takes time to import."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+
+import structlog
+import uvloop
+
+from nonchalant import devchain, logs
+from nonchalant.app import Nonchalant, SystemClock, SystemEntropy
+from nonchalant.chain.evm.addresses import checksum
+from nonchalant.cli.client import DEFAULT_URL
+from nonchalant.cli.terminal import say, show
+from nonchalant.config import Listen, Settings, load_settings
+from nonchalant.devchain import Anvil, Home
+from nonchalant.errors import BadSettings
+from nonchalant.service import server
+from nonchalant.store.sqlite import SqliteStore
+
+
+def serve(config: Path | None) -> None:
+    settings = load_settings(config)
+    logs.configure(settings.log_format)
+    _run(_serve(settings))
+
+
+def dev(*, port: int, chain_port: int, folder: Path, block_time: float, fresh: bool) -> None:
+    logs.configure(level=logging.WARNING)
+    _run(_dev(port=port, chain_port=chain_port, folder=folder, block_time=block_time, fresh=fresh))
+
+
+async def _serve(settings: Settings) -> None:
+    log = structlog.get_logger()
+    with server.until_signalled() as stop, server.bind(settings.listen) as listening:
+        async with Nonchalant.open(settings) as node:
+            log.info("service.listening", at=server.url_of(listening), lanes=len(node.known_lanes))
+            await server.serve(node, listening, stop)
+            log.info("service.stopping")
+    log.info("service.stopped")
+
+
+async def _dev(*, port: int, chain_port: int, folder: Path, block_time: float, fresh: bool) -> None:
+    program = devchain.find_anvil()
+    if port:
+        devchain.require_free(port, "--port")
+    with (
+        devchain.locked(folder) as home,
+        server.until_signalled() as stop,
+        server.bind(Listen("127.0.0.1", port)) as listening,
+    ):
+        await _make_consistent(home, fresh=fresh)
+        port = listening.getsockname()[1]
+        home.write_settings(port=port, chain_port=chain_port, block_time=block_time)
+        settings = load_settings(home.settings, environ={})
+        anvil = await devchain.start_anvil(program, home, port=chain_port, block_time=block_time, clock=SystemClock())
+        watching = asyncio.create_task(_stop_without(anvil, stop))
+        try:
+            async with Nonchalant.open(settings) as node:
+                _greet(node, home, anvil, url=server.url_of(listening), block_time=block_time)
+                await server.serve(node, listening, stop)
+                say("stopping")
+            died = watching.done()
+        finally:
+            watching.cancel()
+            await anvil.stop()
+        if died:
+            raise BadSettings(f"the local chain ended: {anvil.last_words()}; start again to go on")
+
+
+async def _make_consistent(home: Home, *, fresh: bool) -> None:
+    if fresh:
+        home.clear()
+        return
+    torn = home.torn(await _remembered(home) if home.database.exists() else 0)
+    if torn is not None:
+        say(f"{torn} (the last run was cut off): starting both afresh", style="yellow")
+        home.clear()
+
+
+async def _remembered(home: Home) -> int:
+    """The highest block that the database calls final."""
+    try:
+        store = SqliteStore.open(home.database, clock=SystemClock(), entropy=SystemEntropy())
+    except BadSettings as error:
+        raise BadSettings(f"{error}; or begin anew with --fresh") from None
+    try:
+        return max((lane.record.seen_block for lane in await store.lanes()), default=0)
+    finally:
+        await store.close()
+
+
+async def _stop_without(anvil: Anvil, stop: asyncio.Event) -> None:
+    await anvil.process.wait()
+    stop.set()
+
+
+def _greet(node: Nonchalant, home: Home, anvil: Anvil, *, url: str, block_time: float) -> None:
+    accounts = [checksum(lane.address) for lane in node.known_lanes]
+    where = "" if url == DEFAULT_URL else f" --url {url}"
+    show("Nonchalant is running.", style="bold green")
+    show(f"  service   {url}  (API: {url}/openapi.json)")
+    show(f"  chain     {anvil.url}  (id {devchain.CHAIN_ID}, a block every {block_time:g} s)")
+    show(f"  data      {home.folder}")
+    show(f"  accounts  {accounts[0]}")
+    for account in accounts[1:]:
+        show(f"            {account}")
+    show("\nTry it in another terminal:")
+    show(f"  {_program()} send --to {devchain.RECIPIENT} --value 0.01ether{where}", style="bold")
+    show("\nCtrl-C stops it; the next run goes on where this one stopped.")
+
+
+def _program() -> str:
+    """How this program is called from here."""
+    called = Path(sys.argv[0])
+    found = shutil.which("nonchalant")
+    if found is not None and called.exists() and Path(found).samefile(called):
+        return "nonchalant"
+    with contextlib.suppress(ValueError):
+        return str(called.absolute().relative_to(Path.cwd()))
+    return str(called)
+
+
+def _run(node: Coroutine[object, object, None]) -> None:
+    os.umask(0o077)  # databases and keys are nobody else's
+    uvloop.run(node)

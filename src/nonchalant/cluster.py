@@ -1,0 +1,76 @@
+"""Ownership: which lanes this node works, and until when it may believe so."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from nonchalant.model import LaneKey, Lease
+from nonchalant.ports import Clock, LaneWork, Store
+
+# The part of a lease at its end in which its holder does not act any more: clocks and networks are not exact.
+MARGIN = 0.25
+
+
+class Cluster:
+    """This node among its peers. The owner id is made at process start and never reused."""
+
+    def __init__(self, store: Store, clock: Clock, *, owner: str, ttl: float, lanes: Collection[LaneKey]) -> None:
+        self.owner = owner
+        self.ttl = ttl
+        self.leases: dict[LaneKey, Lease] = {}
+        self._store = store
+        self._clock = clock
+        self._lanes = frozenset(lanes)  # those this node has a signer for
+        self._live_nodes = 1
+
+    async def beat(self) -> list[LaneKey]:
+        """Say that we live and prolong what we hold; the lanes that are lost."""
+        started = self._clock.monotonic()
+        self._live_nodes = await self._store.heartbeat(self.owner, self.ttl)
+        asked = list(self.leases.values())
+        renewed = set(await self._store.renew(asked, self.ttl)) if asked else set()
+        lost = []
+        for lease in asked:
+            current = self.leases.get(lease.lane)
+            if current is None or current.epoch != lease.epoch:
+                continue  # let go or taken anew while we asked
+            if lease.lane in renewed:
+                self.leases[lease.lane] = Lease(lease.lane, lease.owner, lease.epoch, self._until(started))
+            else:
+                del self.leases[lease.lane]
+                lost.append(lease.lane)
+        return lost
+
+    async def take(self, lane: LaneKey) -> Lease | None:
+        """Lease the lane, or lease it anew with the next epoch; None if another node has it."""
+        started = self._clock.monotonic()
+        epoch = await self._store.acquire(lane, self.owner, self.ttl)
+        if epoch is None:
+            self.leases.pop(lane, None)
+            return None
+        lease = Lease(lane, self.owner, epoch, self._until(started))
+        self.leases[lane] = lease
+        return lease
+
+    def to_take(self, work: list[LaneWork]) -> list[LaneKey]:
+        """Which of the lanes nobody works are ours to take, so that live nodes share evenly."""
+        ours = [found for found in work if found.lane in self._lanes]
+        share = -(-len(ours) // max(1, self._live_nodes))
+        free = [found.lane for found in ours if found.owner is None or found.owner == self.owner]
+        free = [lane for lane in free if lane not in self.leases]
+        # Lanes we only linger on, with nothing left to do, are no part of our share.
+        held = sum(found.lane in self.leases for found in ours)
+        return free[: max(0, share - held)]
+
+    async def let_go(self, lane: LaneKey) -> None:
+        lease = self.leases.pop(lane, None)
+        if lease is not None:
+            await self._store.release([lease])
+
+    async def leave(self) -> None:
+        """Let go of everything, so that take-over is immediate."""
+        leases, self.leases = list(self.leases.values()), {}
+        await self._store.release(leases, self.owner)
+
+    def _until(self, started: float) -> float:
+        return started + self.ttl * (1 - MARGIN)

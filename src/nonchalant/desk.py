@@ -1,0 +1,189 @@
+"""An owner's desk: one lane, held under one lease, with everything its stages share.
+
+The desk is thrown away as a whole: when the lease is lost, when a commit's outcome is unknown, when a stage fails
+unexpectedly. Nothing on it is needed again: running the stages on a new desk is recovery.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import structlog
+
+from nonchalant.errors import LeaseLost, SignerFailed
+from nonchalant.fees import FeeRules
+from nonchalant.heads import Head
+from nonchalant.lanes import Lane, Work
+from nonchalant.model import Answer, Attempt, Attention, BlockRef, Hash, LaneKey, Lease, Market, Millis, Receipt, TxId
+from nonchalant.policy import Patience, Sending
+from nonchalant.ports import Chain, Clock, Endpoint, Signer, Store
+
+if TYPE_CHECKING:
+    from nonchalant.proof import Search
+
+log = structlog.get_logger()
+T = TypeVar("T")
+
+SIGNER_MARK = "signer_failed"
+FILLER_MARK = "filler_refused"
+CANNOT_FILL_MARK = "cannot_fill"
+HALTED_MARK = "chain_halted"
+SIGNER_PAUSE: Millis = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneRules:
+    """What an account's settings say about its lanes."""
+
+    window: int = 16  # in flight at once: what geth guarantees an account
+    unsettled: int = 4096  # signed but not final, however much of it is executed
+    batch: int = 100  # assigned in one commit
+    largest_window: int = 16  # of any account on the chain: how far a lost commit may have reached
+    fees: FeeRules = field(default_factory=FeeRules)
+    patience: Patience = field(default_factory=Patience)
+
+
+class Eyes(Protocol):
+    """What a lane sees of its chain, through the chain's one follower."""
+
+    @property
+    def head(self) -> Head: ...
+
+    async def ask(self, question: Callable[[Endpoint], Awaitable[T]]) -> T:
+        """The first usable answer, from endpoints that have our head before others; `Unreachable` if there is none."""
+
+    async def market(self) -> Market: ...
+
+    async def vouch(self, block: BlockRef) -> bool:
+        """Whether a block at or below finality is canonical, asked of the endpoints if it is older than what we hold."""
+
+    def watch(self, lane: LaneKey, hashes: list[Hash]) -> None: ...
+
+    def forget(self, hashes: list[Hash]) -> None: ...
+
+
+@dataclass(slots=True)
+class Aside:
+    """A queued transaction that could not be sent just now: when to try it again, and how often it was tried."""
+
+    retry_at: Millis
+    tries: int
+    at: BlockRef | None  # it waits for what is ahead of it, so a block after this one may be its turn
+
+    def is_due(self, now: Millis, head: BlockRef) -> bool:
+        return self.retry_at <= now or (self.at is not None and self.at != head)
+
+
+@dataclass(slots=True, kw_only=True)
+class Desk:
+    lane: Lane
+    lease: Lease
+    incarnation: int  # the store's, when the lane was loaded
+    rules: LaneRules
+    store: Store
+    chain: Chain
+    signer: Signer
+    eyes: Eyes
+    clock: Clock
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    inbox: list[Receipt] = field(default_factory=list)  # from the follower, not yet recorded
+    answers: list[tuple[Hash, str, Answer]] = field(default_factory=list)  # from endpoints, not yet recorded
+    sendings: dict[Hash, Sending] = field(default_factory=dict)
+    outlets: dict[str, Outlet] = field(default_factory=dict)
+    aside: dict[TxId, Aside] = field(default_factory=dict)
+    # Look every live attempt up by hash, and the account with it: blocks may have passed unseen.
+    lookup_due: bool = True
+    account_due: bool = True
+    assign_due: bool = True
+    search: Search | None = None  # through final blocks, for what a lost commit did
+    paused_until: Millis = 0  # in ticks: the signer failed
+    fill_after: Millis = 0  # in ticks: nodes refused a filler, so the next one waits
+    seen_at: BlockRef | None = None  # the head at which the account was last seen
+    seen_final: int = -1
+
+    @property
+    def key(self) -> LaneKey:
+        return self.lane.key
+
+    @property
+    def head(self) -> Head:
+        return self.eyes.head
+
+    def ticks(self) -> Millis:
+        """For intervals: the wall clock may be set while something waits."""
+        return int(self.clock.monotonic() * 1000)
+
+    def work(self) -> Work:
+        return Work(self.lane, self.clock.now())
+
+    async def commit(self, work: Work) -> bool:
+        """Make the work true, in the store first. False: there was nothing in it."""
+        change = work.change()
+        if not change:
+            return False
+        self.check_lease()
+        await self.store.commit(change, self.lease)
+        self.lane.apply(change)
+        self.eyes.watch(self.key, [attempt.hash for attempt in change.attempts])
+        for slot in change.slots:
+            if slot.settled:
+                self.drop(slot.attempts)
+        return True
+
+    def drop(self, attempts: tuple[Attempt, ...]) -> None:
+        """These are final, or were never sent: nobody needs to look for them any more."""
+        hashes = [attempt.hash for attempt in attempts]
+        self.eyes.forget(hashes)
+        for hash in hashes:
+            self.sendings.pop(hash, None)
+
+    async def see_account(self) -> None:
+        """Ask what the account has executed, at our head and at finality, of endpoints that have those blocks."""
+        top, final, address = self.head.top, self.head.final, self.key.address
+        at_head = await self.eyes.ask(lambda endpoint: endpoint.account(address, top))
+        at_final = await self.eyes.ask(lambda endpoint: endpoint.account(address, final))
+        lane = self.lane
+        lane.count, lane.balance, lane.final_count = at_head.count, at_head.balance, at_final.count
+        self.account_due, self.seen_at = False, top
+        # A nonce of ours is used, and we do not know by what: look before believing anything.
+        self.lookup_due |= bool(lane.lost_slots())
+
+    def report_foreign(self, work: Work) -> None:
+        """Say so if nonces are used that this lane gave to nobody: somebody else has the key.
+
+        For the commit that moves `next_nonce` past them; after it, nothing shows them any more.
+        """
+        record, count = self.lane.record, self.lane.count
+        if record.next_nonce is not None and count > record.next_nonce and record.quarantined_below is None:
+            work.event("lane.foreign", first_nonce=record.next_nonce, next_nonce=count)
+
+    async def pause_for_signer(self, failure: SignerFailed) -> bool:
+        """The signer's failure is the lane's, not a transaction's: nothing was given a nonce."""
+        log.warning("signer.failed", lane=str(self.key), reason=str(failure))
+        self.paused_until = self.ticks() + SIGNER_PAUSE
+        work = self.work()
+        work.mark_lane(Attention(SIGNER_MARK, f"the signer gives no usable signature: {failure}", work.at))
+        return await self.commit(work)
+
+    def clear_mark(self, work: Work, *codes: str) -> None:
+        """Take the lane's mark away if it is one of these: what it was for is over."""
+        mark = self.lane.record.attention
+        if mark is not None and mark.code in codes:
+            work.mark_lane(None)
+
+    def check_lease(self) -> None:
+        """Stop by ourselves before the database would stop us."""
+        if self.clock.monotonic() >= self.lease.until:
+            raise LeaseLost(f"lease of {self.key} ran out here before it was renewed")
+
+
+@dataclass(slots=True)
+class Outlet:
+    """One endpoint's queue of bytes to hand over, so that each endpoint gets a lane's nonces in order."""
+
+    endpoint: Endpoint
+    waiting: dict[Hash, bytes] = field(default_factory=dict)
+    task: asyncio.Task[None] | None = None

@@ -1,0 +1,325 @@
+"""The engine of one node: it runs the stages for every lane it holds, wakes them, and starts a lane anew after an error.
+
+Stages do not call each other. The row's state is the hand-over, so recovery after a crash is running the stages again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+
+import structlog
+
+from nonchalant import reconcile
+from nonchalant.assign import assign
+from nonchalant.broadcast import broadcast
+from nonchalant.cluster import Cluster
+from nonchalant.desk import HALTED_MARK, Desk, LaneRules
+from nonchalant.errors import LeaseLost, NodeRefused, NonchalantError, Unreachable
+from nonchalant.lanes import Lane
+from nonchalant.model import Attention, LaneKey, Lease
+from nonchalant.notify import Notifier
+from nonchalant.ports import Chain, Clock, Entropy, Signer, Sink, Store
+from nonchalant.rescue import rescue
+from nonchalant.settle import settle
+from nonchalant.waiting import nap
+from nonchalant.watch import Follower, watch
+
+log = structlog.get_logger()
+
+Stage = Callable[[Desk], Awaitable[bool]]
+
+# What the chain says comes first; what was decided goes out last.
+STAGES: tuple[Stage, ...] = (watch, settle, reconcile.reconcile, broadcast, assign, rescue, broadcast)
+
+# Passes over the stages before the lane lets others run, whatever else there is to do.
+PASSES = 20
+
+# How long a lane waits for a wake-up before it looks at its timers, while something is in flight.
+TICK_SECONDS = 1.0
+
+# How long an idle lane is kept, in case there is more to send.
+LINGER_SECONDS = 5.0
+
+# After an error a lane rests, longer each time, before it is loaded anew.
+REST_SECONDS = 0.5
+LONGEST_REST_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class ChainRules:
+    depth: int | None = None  # None: the chain's `finalized` tag decides
+    poll_seconds: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineRules:
+    lease_seconds: float = 10.0
+    sweep_seconds: float = 1.0
+    drain_seconds: float = 10.0
+    chains: Mapping[int, ChainRules] = field(default_factory=dict)
+    lanes: Mapping[LaneKey, LaneRules] = field(default_factory=dict)
+
+
+class Engine:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        chains: Mapping[int, Chain],
+        signers: Mapping[LaneKey, Signer],
+        rules: EngineRules,
+        clock: Clock,
+        entropy: Entropy,
+        sinks: tuple[Sink, ...] = (),
+    ) -> None:
+        self.followers = {
+            chain_id: Follower(chain, depth=rules.chains[chain_id].depth, clock=clock)
+            for chain_id, chain in chains.items()
+        }
+        self.cluster = Cluster(store, clock, owner=entropy.token(), ttl=rules.lease_seconds, lanes=signers.keys())
+        self.notifier = Notifier(store, sinks)
+        self.desks: dict[LaneKey, Desk] = {}
+        self._store = store
+        self._signers = signers
+        self._rules = rules
+        self._clock = clock
+        self._workers: dict[LaneKey, asyncio.Task[None]] = {}
+        self._services: list[asyncio.Task[None]] = []
+        self._sweep_now = asyncio.Event()
+        self._stopping = False
+
+    # life
+
+    async def start(self) -> None:
+        """Declare the lanes and begin; what was left undone is found by the first sweep."""
+        await self._store.declare(list(self._signers))
+        await self.cluster.beat()
+        for chain_id, follower in self.followers.items():
+            self._serve(self._follow(follower, self._rules.chains[chain_id].poll_seconds))
+        self._serve(self._keep_leases())
+        self._serve(self._sweep_for_ever())
+        self._serve(self._notify())
+
+    @property
+    def is_running(self) -> bool:
+        return bool(self._services) and not self._stopping
+
+    async def stop(self) -> None:
+        """Finish what is under way, hand the lanes over, and leave."""
+        self._stopping = True
+        for desk in self.desks.values():
+            desk.wake.set()
+        await self._settle_tasks(list(self._workers.values()), self._rules.drain_seconds)
+        for task in self._services:
+            task.cancel()
+        await self._settle_tasks(self._services, self._rules.drain_seconds)
+        await self.cluster.leave()
+
+    async def _settle_tasks(self, tasks: list[asyncio.Task[None]], seconds: float) -> None:
+        if not tasks:
+            return
+        deadline = asyncio.ensure_future(self._clock.sleep(seconds))
+        everyone = asyncio.ensure_future(asyncio.wait(tasks))
+        await asyncio.wait([deadline, everyone], return_when=asyncio.FIRST_COMPLETED)
+        deadline.cancel()
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait([everyone])
+
+    def poke(self, lane: LaneKey) -> None:
+        """Something was accepted for this lane. A poke may be lost: the sweep finds the work all the same."""
+        desk = self.desks.get(lane)
+        if desk is None:
+            self._sweep_now.set()
+        else:
+            desk.assign_due = True
+            desk.wake.set()
+        self.notifier.wake.set()
+
+    # services
+
+    def _serve(self, service: Coroutine[None, None, None]) -> None:
+        self._services.append(asyncio.create_task(service))
+
+    async def _follow(self, follower: Follower, seconds: float) -> None:
+        while True:
+            await self._guarded("follow", follower.poll())
+            await self._clock.sleep(seconds)
+
+    async def _keep_leases(self) -> None:
+        while True:
+            await self._clock.sleep(self._rules.lease_seconds / 4)
+            await self._guarded("lease", self._beat())
+
+    async def _beat(self) -> None:
+        for lane in await self.cluster.beat():
+            log.warning("lease.lost", lane=str(lane))
+            if lane in self._workers:
+                self._workers[lane].cancel()
+        for lane, lease in self.cluster.leases.items():
+            desk = self.desks.get(lane)
+            if desk is not None and desk.lease.epoch == lease.epoch:
+                desk.lease = lease
+
+    async def _notify(self) -> None:
+        while True:
+            await self._guarded("notify", self.notifier.drain())
+            await nap(self._clock, self.notifier.wake, self._rules.sweep_seconds)
+
+    async def _sweep_for_ever(self) -> None:
+        while True:
+            await self._guarded("sweep", self._sweep())
+            await nap(self._clock, self._sweep_now, self._rules.sweep_seconds)
+
+    async def _sweep(self) -> None:
+        """Find work whose wake-up was lost, and lanes that nobody works."""
+        if self._stopping:
+            return
+        work = list(await self._store.lanes_with_work())
+        for found in work:
+            if found.lane in self.desks:
+                self.poke(found.lane)
+        for lane in self.cluster.to_take(work):
+            if lane in self._workers:
+                continue
+            lease = await self.cluster.take(lane)
+            if lease is not None:
+                self._workers[lane] = asyncio.create_task(self._own(lease))
+
+    async def _guarded(self, what: str, action: Awaitable[None]) -> None:
+        """A service outlives its errors: each is logged once, and the next round tries again."""
+        try:
+            await action
+        except NonchalantError as error:
+            log.warning("service.failed", service=what, reason=str(error))
+        except Exception:
+            log.exception("service.broke", service=what)
+
+    # one lane
+
+    async def _own(self, lease: Lease) -> None:
+        """Work the lane until it is idle, or lost, or this node stops."""
+        lane, rest = lease.lane, REST_SECONDS
+        try:
+            while True:
+                began = self._clock.monotonic()
+                try:
+                    await self._work(lease)
+                    await self.cluster.let_go(lane)
+                    return
+                except LeaseLost as error:
+                    log.info("lease.lost", lane=str(lane), reason=str(error))
+                    return
+                except NonchalantError as error:
+                    log.warning("lane.restarted", lane=str(lane), reason=str(error))
+                except Exception:
+                    log.exception("lane.broke", lane=str(lane))
+                if self._clock.monotonic() - began > LONGEST_REST_SECONDS:
+                    rest = REST_SECONDS
+                await self._clock.sleep(rest)
+                rest = min(rest * 2, LONGEST_REST_SECONDS)
+                # The epoch rises before the lane is read again: a commit of unknown outcome has happened or never will.
+                again = await self._retake(lane)
+                if again is None:
+                    return
+                lease = again
+        finally:
+            self.cluster.leases.pop(lane, None)
+            self._workers.pop(lane, None)
+
+    async def _retake(self, lane: LaneKey) -> Lease | None:
+        while not self._stopping:
+            try:
+                return await self.cluster.take(lane)
+            except NonchalantError as error:
+                log.warning("lease.unknown", lane=str(lane), reason=str(error))
+                await self._clock.sleep(REST_SECONDS)
+        return None
+
+    async def _work(self, lease: Lease) -> None:
+        follower = self.followers[lease.lane.chain_id]
+        desk = await self._sit_down(lease, follower)
+        try:
+            await self._take_over(desk)
+            idle_since: float | None = None
+            while not self._stopping:
+                await self._round(desk, follower)
+                now = self._clock.monotonic()
+                if self._is_idle(desk):
+                    idle_since = now if idle_since is None else idle_since
+                    if now - idle_since >= LINGER_SECONDS:
+                        return
+                else:
+                    idle_since = None
+                await nap(self._clock, desk.wake, TICK_SECONDS)
+            await self._hang_up(desk)
+        finally:
+            follower.stand_up(desk)
+            self.desks.pop(desk.key, None)
+
+    async def _hang_up(self, desk: Desk) -> None:
+        """Let the sends under way end, and record what they said."""
+        sending = [outlet.task for outlet in desk.outlets.values() if outlet.task is not None]
+        if sending:
+            await asyncio.wait(sending)
+        await self._run(broadcast, desk)
+
+    async def _sit_down(self, lease: Lease, follower: Follower) -> Desk:
+        loaded = await self._store.load(lease)
+        desk = Desk(
+            lane=Lane(loaded.record, loaded.slots, loaded.transactions, loaded.strangers),
+            lease=lease,
+            incarnation=await self._store.incarnation(),
+            rules=self._rules.lanes[lease.lane],
+            store=self._store,
+            chain=follower.chain,
+            signer=self._signers[lease.lane],
+            eyes=follower,
+            clock=self._clock,
+        )
+        follower.sit_down(desk)
+        self.desks[desk.key] = desk
+        return desk
+
+    async def _take_over(self, desk: Desk) -> None:
+        """Before anything else: what does the chain say of this account?"""
+        while not self._stopping:
+            try:
+                await desk.see_account()
+                await reconcile.begin(desk)
+                work = desk.work()
+                desk.clear_mark(work, HALTED_MARK)
+                await desk.commit(work)
+                return
+            except (Unreachable, NodeRefused) as error:
+                log.info("lane.waits_for_chain", lane=str(desk.key), reason=str(error))
+                desk.check_lease()
+                await nap(self._clock, desk.wake, TICK_SECONDS)
+
+    async def _round(self, desk: Desk, follower: Follower) -> None:
+        if follower.halted is not None:
+            work = desk.work()
+            work.mark_lane(Attention(HALTED_MARK, follower.halted, work.at))
+            await desk.commit(work)
+            return
+        for _ in range(PASSES):
+            changed = False
+            for stage in STAGES:
+                changed |= await self._run(stage, desk)
+            if not changed:
+                return
+            self.notifier.wake.set()
+
+    async def _run(self, stage: Stage, desk: Desk) -> bool:
+        try:
+            return await stage(desk)
+        except (Unreachable, NodeRefused) as error:
+            log.info("stage.waits", stage=stage.__name__, lane=str(desk.key), reason=str(error))
+            desk.assign_due = True
+            return False
+
+    def _is_idle(self, desk: Desk) -> bool:
+        waits = desk.assign_due or desk.aside or desk.inbox or desk.answers
+        return not desk.lane.slots and not waits and desk.lane.record.quarantined_below is None

@@ -1,0 +1,133 @@
+"""The error tree. An exception's docstring is its message and tells the caller what to do next."""
+
+from __future__ import annotations
+
+
+class NonchalantError(Exception):
+    """Something went wrong in Nonchalant."""
+
+    code = "internal"
+
+    def __init__(self, detail: str = "") -> None:
+        super().__init__(detail or self._sentence())
+        self.detail = detail
+
+    @classmethod
+    def _sentence(cls) -> str:
+        return (cls.__doc__ or cls.__name__).strip().splitlines()[0]
+
+
+# What a caller did wrong, and can put right.
+
+
+class BadRequest(NonchalantError):
+    """The request cannot be understood; correct the field that is named."""
+
+    code = "bad_request"
+
+    def __init__(self, detail: str = "", field: str | None = None) -> None:
+        super().__init__(f"{field}: {detail}" if field else detail)
+        self.field = field
+
+
+class UnknownChain(BadRequest):
+    """No such chain is configured; add it to [[chains]]."""
+
+    code = "unknown_chain"
+
+
+class UnknownAccount(BadRequest):
+    """No signer for this account is configured on this chain; add it to [[accounts]]."""
+
+    code = "unknown_account"
+
+
+class FeeAboveCap(BadRequest):
+    """The asked price is above the chain's cap; ask for less, or raise the cap in the settings."""
+
+    code = "fee_above_cap"
+
+
+class KeyReused(NonchalantError):
+    """This idempotency key was used for another request; use a new key for a new request."""
+
+    code = "idempotency_key_reused"
+
+
+class QueueFull(NonchalantError):
+    """The lane's queue is full; try again when it has drained."""
+
+    code = "queue_full"
+
+
+class NotFound(NonchalantError):
+    """There is nothing under this name."""
+
+    code = "not_found"
+
+
+class BadSettings(NonchalantError):
+    """The settings cannot be used; correct the key that is named."""
+
+    code = "bad_settings"
+
+
+class ShuttingDown(NonchalantError):
+    """This node is stopping; send the request again, to another node or after the restart."""
+
+    code = "shutting_down"
+
+
+# What the engine answers by itself.
+
+
+class IllegalMove(NonchalantError):
+    """The lifecycle has no such move; nothing was changed."""
+
+
+class LeaseLost(NonchalantError):
+    """Another node holds this lane now; drop your work and lease again."""
+
+
+class RowMoved(NonchalantError):
+    """A row was changed by someone else meanwhile; nothing was committed, read it again."""
+
+
+class StoreUnavailable(NonchalantError):
+    """The store did not answer; nothing was read or written, try again."""
+
+    code = "store_unavailable"
+
+
+class CommitUnknown(NonchalantError):
+    """The store did not say whether it committed; take the lease anew before reading the lane."""
+
+    code = "store_unavailable"
+
+
+class Unreachable(NonchalantError):
+    """The endpoint did not answer in time or not in a way that can be understood; ask again, or another one."""
+
+    code = "chain_unreachable"
+
+
+class NodeRefused(NonchalantError):
+    """The node answered with an error."""
+
+    def __init__(self, message: str, code: int | None = None, data: object = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.node_code = code
+        self.data = data
+
+
+class SignerFailed(NonchalantError):
+    """The signer gave no usable signature; the lane waits until it does."""
+
+    code = "signer_failed"
+
+
+class Unencodable(NonchalantError):
+    """This payload cannot be encoded for the chain; the transaction can never be sent."""
+
+    code = "unencodable"

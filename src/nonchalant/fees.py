@@ -1,0 +1,89 @@
+"""What a transaction offers for its gas: the opening price, and the price that replaces it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from nonchalant.model import Fees, Market, Speed, Wei
+
+# Nodes want this much more, on every fee field, before they replace what they hold (geth, reth, erigon, nethermind).
+REPLACEMENT_PERCENT = 10
+
+# A chain without a base fee has one price; speeds differ by what they add to it, if the market does not say how much.
+LEGACY_PERCENT: Mapping[Speed, int] = {Speed.SLOW: 100, Speed.STANDARD: 110, Speed.FAST: 125}
+
+# The base fee can rise by an eighth a block: doubling it keeps an offer valid for six full blocks.
+BASE_FEE_HEADROOM = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeeRules:
+    """A chain's floors and caps. None: no cap."""
+
+    speed: Speed = Speed.STANDARD
+    min_priority: Wei = 0
+    max_priority: Wei | None = None
+    max_fee: Wei | None = None
+
+
+def opening(wish: Speed | Fees, market: Market, rules: FeeRules) -> Fees:
+    """The first offer. Fees named by the user are taken as they are: they were checked against the caps at intake."""
+    if isinstance(wish, Fees):
+        return wish
+    if market.base_fee is None:
+        more = market.priority.get(wish)
+        price = _share(market.gas_price, LEGACY_PERCENT[wish]) if more is None else market.gas_price + more
+        return Fees(_at_most(max(price, rules.min_priority), rules.max_fee))
+    tip = _at_most(max(market.priority[wish], rules.min_priority), rules.max_priority)
+    cap = _at_most(market.base_fee * BASE_FEE_HEADROOM + tip, rules.max_fee)
+    return Fees(cap, min(tip, cap))
+
+
+def is_payable(fees: Fees, market: Market) -> bool:
+    """Whether the next block could take this offer. False: no node keeps it, so it is not worth a nonce yet."""
+    return market.base_fee is None or fees.max_fee >= market.base_fee
+
+
+def raised(previous: Fees, wish: Speed | Fees, market: Market, rules: FeeRules) -> Fees | None:
+    """An offer that nodes take in place of `previous`; None when the cap leaves no room for one.
+
+    Fees named by the user are the user's cap.
+    """
+    cap = wish.max_fee if isinstance(wish, Fees) else rules.max_fee
+    fresh = opening(rules.speed if isinstance(wish, Fees) else wish, market, rules)
+    least = replacement_floor(previous)
+    if previous.priority is None:
+        offer = Fees(max(fresh.max_fee, least.max_fee))
+    else:
+        assert least.priority is not None
+        tip = max(fresh.priority or 0, least.priority)
+        offer = Fees(max(fresh.max_fee, least.max_fee, tip), tip)
+    offer = replace(offer, max_fee=max(_at_most(offer.max_fee, cap), least.max_fee))
+    if offer.priority is not None:
+        tip_cap = _at_most(_at_most(offer.priority, rules.max_priority), offer.max_fee)
+        offer = replace(offer, priority=max(tip_cap, least.priority or 0))
+    return offer if _within(offer, cap, rules.max_priority) else None
+
+
+def replacement_floor(previous: Fees) -> Fees:
+    """The least that replaces `previous`: every field raised by the step, rounded up, and never by nothing."""
+    return Fees(_stepped(previous.max_fee), None if previous.priority is None else _stepped(previous.priority))
+
+
+def _stepped(amount: Wei) -> Wei:
+    return max(amount + 1, -(-amount * (100 + REPLACEMENT_PERCENT) // 100))
+
+
+def _within(offer: Fees, cap: Wei | None, priority_cap: Wei | None) -> bool:
+    if cap is not None and offer.max_fee > cap:
+        return False
+    return offer.priority is None or priority_cap is None or offer.priority <= priority_cap
+
+
+def _share(amount: Wei, percent: int) -> Wei:
+    return -(-amount * percent // 100)
+
+
+def _at_most(amount: Wei, cap: Wei | None) -> Wei:
+    return amount if cap is None else min(amount, cap)

@@ -1,0 +1,271 @@
+"""A lane as its owner holds it in memory: nonce arithmetic, and the one way to change it.
+
+Everything with a slot is exact for as long as the lease's epoch stands. A stage prepares a `Work`, the store commits
+it, and only then the lane applies it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from nonchalant import lifecycle
+from nonchalant.model import (
+    Attempt,
+    Attention,
+    Change,
+    Event,
+    Hash,
+    LaneKey,
+    LaneRecord,
+    Millis,
+    Payload,
+    Receipt,
+    Slot,
+    SlotKind,
+    Stranger,
+    Transaction,
+    TxId,
+    Wei,
+)
+
+
+class Lane:
+    """The slots of a lane that are not final, with their transactions, and what the chain last said of the account."""
+
+    def __init__(
+        self,
+        record: LaneRecord,
+        slots: Iterable[Slot] = (),
+        transactions: Iterable[Transaction] = (),
+        strangers: Iterable[Stranger] = (),
+    ) -> None:
+        self.record = record
+        self.slots = {slot.nonce: slot for slot in sorted(slots, key=lambda slot: slot.nonce)}
+        self.transactions = {tx.id: tx for tx in transactions}
+        self._nonces = {attempt.hash: slot.nonce for slot in self.slots.values() for attempt in slot.attempts}
+        self.strangers = {stranger.hash: stranger for stranger in strangers}  # whose twin may still come
+        self.count = 0  # executed at our head
+        self.final_count = 0  # executed at the final block
+        self.balance: Wei = 0
+
+    @property
+    def key(self) -> LaneKey:
+        return self.record.key
+
+    @property
+    def next_nonce(self) -> int:
+        """The first nonce never given out; a lane that was never synchronised starts where the chain stands."""
+        recorded = self.record.next_nonce
+        return self.count if recorded is None else max(recorded, self.count)
+
+    def transaction_of(self, slot: Slot) -> Transaction | None:
+        """None for a filler."""
+        return None if slot.tx_id is None else self.transactions[slot.tx_id]
+
+    def is_consumed(self, slot: Slot) -> bool:
+        """Whether the head shows the nonce used, by us or by anybody."""
+        return slot.receipt is not None or slot.nonce < self.count
+
+    def open_slots(self) -> list[Slot]:
+        """What waits for the chain, lowest nonce first."""
+        return [slot for slot in self.slots.values() if not self.is_consumed(slot)]
+
+    def lost_slots(self) -> list[Slot]:
+        """Slots whose nonce is used although none of their attempts is known to have run."""
+        return [slot for slot in self.slots.values() if slot.receipt is None and slot.nonce < self.count]
+
+    def holes(self) -> list[int]:
+        """Nonces below `next_nonce` that are neither used nor bound to anything."""
+        lowest = max(self.record.settled_below, self.count)
+        return [nonce for nonce in range(lowest, self.next_nonce) if nonce not in self.slots]
+
+    def gaps(self) -> list[int]:
+        """Holes that something already signed waits behind."""
+        highest = max(self.slots, default=-1)
+        return [nonce for nonce in self.holes() if nonce < highest]
+
+    def free_nonces(self) -> Iterator[int]:
+        """Nonces to give out: the lowest holes first, then upward without leaving any."""
+        yield from self.holes()
+        nonce = self.next_nonce
+        while True:
+            yield nonce
+            nonce += 1
+
+    def take(self, count: int) -> list[int]:
+        return list(islice(self.free_nonces(), count))
+
+    def next_after(self, taken: Sequence[int]) -> int:
+        """What `next_nonce` is once these are bound: trailing holes are given back, and only those."""
+        highest = max((*self.slots, *taken), default=-1)
+        return max(highest + 1, self.record.settled_below, self.count)
+
+    def settled_prefix(self, settled: Iterable[int] = ()) -> int:
+        """The lowest nonce not known to be final, once the slots at `settled` are."""
+        done = set(settled)
+        # Nonces are consumed in order: below one that is final, everything is.
+        known = max(self.record.settled_below, self.final_count, max(done, default=-1) + 1)
+        return min((nonce for nonce in self.slots if nonce not in done and nonce < known), default=known)
+
+    def committed(self) -> Wei:
+        """The most that everything in flight can still take from the balance."""
+        return sum(exposure(slot, self.transaction_of(slot)) for slot in self.open_slots())
+
+    def room(self, *, window: int, unsettled: int) -> int:
+        """How many more may be signed: limited by what is in flight, and apart from it by what is not final."""
+        return max(0, min(window - len(self.open_slots()), unsettled - len(self.slots)))
+
+    def attempt_hashes(self) -> list[Hash]:
+        return list(self._nonces)
+
+    def twin_of(self, payload: Payload) -> Stranger | None:
+        """Something the account did unknown to the store that does just what this payload would."""
+        if not self.strangers:
+            return None
+        deed = payload.deed
+        return next((stranger for stranger in self.strangers.values() if stranger.deed == deed), None)
+
+    def nonce_of(self, hash: Hash) -> int | None:
+        """The slot an attempt was signed for; None if it is not live here."""
+        return self._nonces.get(hash)
+
+    def apply(self, change: Change) -> None:
+        """What the store has committed becomes true here too."""
+        if change.lane is not None:
+            self.record = change.lane
+        for nonce in change.freed:
+            self._forget(self.slots.pop(nonce))
+        unsorted = False
+        for slot in change.slots:
+            if slot.settled:
+                self._forget(self.slots.pop(slot.nonce))
+                continue
+            unsorted |= slot.nonce not in self.slots and slot.nonce < max(self.slots, default=-1)
+            self.slots[slot.nonce] = slot
+        for attempt in change.attempts:
+            self._nonces[attempt.hash] = attempt.nonce
+        for attempt in change.answered:
+            bound = self.slots.get(attempt.nonce)
+            if bound is not None:  # it may have been freed on the same answer
+                known = tuple(attempt if attempt.hash == old.hash else old for old in bound.attempts)
+                self.slots[attempt.nonce] = replace(bound, attempts=known)
+        for tx in change.transactions:
+            if tx.live and tx.nonce is not None:
+                self.transactions[tx.id] = tx
+            else:
+                self.transactions.pop(tx.id, None)
+        if unsorted:
+            self.slots = dict(sorted(self.slots.items()))
+        self._meet(change.strangers)
+
+    def _meet(self, strangers: Iterable[Stranger]) -> None:
+        for stranger in strangers:
+            if stranger.tx_id is None:
+                self.strangers[stranger.hash] = stranger
+            else:
+                self.strangers.pop(stranger.hash, None)
+
+    def _forget(self, slot: Slot) -> None:
+        for attempt in slot.attempts:
+            del self._nonces[attempt.hash]
+
+
+def exposure(slot: Slot, tx: Transaction | None) -> Wei:
+    value = 0 if tx is None else tx.payload.value
+    return value + max(attempt.gas * attempt.fees.max_fee for attempt in slot.attempts)
+
+
+class Work:
+    """One change of a lane in the making. It reads its own writes; nothing is true before it is committed."""
+
+    def __init__(self, lane: Lane, at: Millis) -> None:
+        self.at = at
+        self._lane = lane
+        self._before: dict[TxId, Transaction] = {}
+        self._after: dict[TxId, Transaction] = {}
+        self._slots: dict[int, Slot] = {}
+        self._freed: list[int] = []
+        self._attempts: list[Attempt] = []
+        self._answered: dict[Hash, Attempt] = {}
+        self._record: LaneRecord | None = None
+        self._strangers: dict[Hash, Stranger] = {}
+        self._events: list[Event] = []
+
+    def move(self, tx: Transaction, move: lifecycle.Move) -> Transaction:
+        """Step the transaction, from what this work has made of it so far."""
+        self._before.setdefault(tx.id, tx)
+        moved, events = lifecycle.step(self._after.get(tx.id, tx), move, self.at)
+        # However many steps one commit takes, the row is written once: one version on from what was read.
+        self._after[tx.id] = replace(moved, version=self._before[tx.id].version + 1)
+        self._events += events
+        return self._after[tx.id]
+
+    def bind(self, nonce: int, kind: SlotKind, attempt: Attempt) -> None:
+        self._slots[nonce] = Slot(nonce=nonce, kind=kind, tx_id=attempt.tx_id, attempts=(attempt,))
+        self._attempts.append(attempt)
+
+    def slot(self, slot: Slot) -> None:
+        self._slots[slot.nonce] = slot
+
+    def add_attempt(self, slot: Slot, attempt: Attempt) -> None:
+        """Sign once more for the same slot."""
+        self._slots[slot.nonce] = slot.with_attempt(attempt)
+        self._attempts.append(attempt)
+
+    def answered(self, attempt: Attempt) -> None:
+        self._answered[attempt.hash] = attempt
+
+    def answer_to(self, attempt: Attempt) -> str | None:
+        """The last thing nodes said about it, this work included."""
+        return self._answered.get(attempt.hash, attempt).answer
+
+    def free(self, slot: Slot) -> None:
+        self._freed.append(slot.nonce)
+
+    def include(self, slot: Slot, receipt: Receipt) -> Slot:
+        included = replace(slot, receipt=receipt)
+        self._slots[slot.nonce] = included
+        return included
+
+    def settle(self, slot: Slot) -> None:
+        self._slots[slot.nonce] = replace(slot, settled=True)
+
+    def record(self, record: LaneRecord) -> None:
+        if record != self._lane.record:
+            self._record = record
+
+    def stranger(self, stranger: Stranger) -> None:
+        self._strangers[stranger.hash] = stranger
+
+    def hold_for(self, tx: Transaction, stranger: Stranger) -> None:
+        """The transaction may have run already, as this stranger: a person decides. The stranger holds nobody else."""
+        reason = f"{stranger.hash} did the same, unknown to this store; if it should happen twice, send it again under another key"
+        self.move(tx, lifecycle.Held(Attention("same_payload_executed", reason, self.at)))
+        self.stranger(replace(stranger, tx_id=tx.id))
+
+    def mark_lane(self, attention: Attention | None) -> None:
+        """Set or clear the lane's mark; saying the same thing again is not news."""
+        current = self._record or self._lane.record
+        known = current.attention
+        if (known and known.code) == (attention and attention.code):
+            return
+        self._record = replace(current, attention=attention)
+        if attention is not None:
+            self.event("lane.attention", code=attention.code, reason=attention.reason)
+
+    def event(self, kind: str, tx_id: TxId | None = None, **data: object) -> None:
+        self._events.append(Event(kind=kind, lane=self._lane.key, at=self.at, tx_id=tx_id, data=data))
+
+    def change(self) -> Change:
+        return Change(
+            transactions=tuple(self._after.values()),
+            slots=tuple(self._slots.values()),
+            freed=tuple(self._freed),
+            attempts=tuple(self._attempts),
+            answered=tuple(self._answered.values()),
+            lane=self._record,
+            strangers=tuple(self._strangers.values()),
+            events=tuple(self._events),
+        )

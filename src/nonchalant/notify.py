@@ -1,0 +1,56 @@
+"""Notifying: committed events go to whoever listens, in the order of their positions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from nonchalant.model import Event
+from nonchalant.ports import Sink, Store
+
+BATCH = 500
+
+
+class Notifier:
+    """Reads events after a position and hands them to the sinks. `wake`: there may be new ones."""
+
+    def __init__(self, store: Store, sinks: Sequence[Sink]) -> None:
+        self._store = store
+        self._sinks = sinks
+        self._position: int | None = None
+        self.wake = asyncio.Event()
+
+    async def drain(self) -> None:
+        """Deliver everything committed so far."""
+        if not self._sinks:
+            return
+        if self._position is None:
+            self._position = await self._store.last_position()
+        while events := await self._store.events_after(self._position, limit=BATCH):
+            for sink in self._sinks:
+                await sink.deliver(events)
+            self._position = events[-1].position
+
+
+class Doorbells:
+    """A sink that wakes those who wait for news of one transaction."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, set[asyncio.Event]] = {}
+
+    async def deliver(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if event.tx_id is not None:
+                for bell in self._waiting.get(event.tx_id, ()):
+                    bell.set()
+
+    def hang(self, tx_id: str) -> asyncio.Event:
+        bell = asyncio.Event()
+        self._waiting.setdefault(tx_id, set()).add(bell)
+        return bell
+
+    def take_down(self, tx_id: str, bell: asyncio.Event) -> None:
+        bells = self._waiting[tx_id]
+        bells.discard(bell)
+        if not bells:
+            del self._waiting[tx_id]

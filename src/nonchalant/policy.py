@@ -1,0 +1,226 @@
+"""Decisions about what does not move, as functions of values. Acting on them is one line in a stage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+
+from nonchalant import fees as prices
+from nonchalant.errors import NodeRefused
+from nonchalant.fees import FeeRules
+from nonchalant.model import (
+    Accepted,
+    Answer,
+    Attempt,
+    Attention,
+    Executed,
+    Fees,
+    Market,
+    Millis,
+    Refused,
+    Slot,
+    Speed,
+    Transaction,
+    Wanted,
+)
+from nonchalant.rejections import Fate, Rejection, classify
+
+# How many of a lane's lowest slots are repriced: what is behind them cannot be mined before them anyway.
+BUMPED_AT_ONCE = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long a slot may wait before something is done about it."""
+
+    resend_after: Millis = 15_000
+    bump_after: Mapping[Speed, Millis] = field(
+        default_factory=lambda: {Speed.SLOW: 180_000, Speed.STANDARD: 60_000, Speed.FAST: 20_000}
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """What happened to one attempt since its owner took the lane. Not stored: an earlier epoch's sending is unknown."""
+
+    # Both on the owner's monotonic clock: the wall clock may be set while it waits, and differs between nodes.
+    at: Millis | None = None  # when it was last handed to the endpoints; None: it is due
+    since: Millis = 0  # when it was first handed to them
+    under_way: int = 0
+    handed: int = 0
+    refused_bytes: int = 0  # endpoints that refused the bytes themselves
+    accepted: bool = False
+    uncertain: bool = False  # an answer was missing, or proved nothing
+
+    def started(self, at: Millis) -> Sending:
+        since = self.since if self.handed else at
+        return replace(self, at=at, since=since, under_way=self.under_way + 1, handed=self.handed + 1)
+
+    def finished(self, fate: Fate) -> Sending:
+        return replace(
+            self,
+            under_way=self.under_way - 1,
+            refused_bytes=self.refused_bytes + (fate is Fate.BYTES_REFUSED),
+            accepted=self.accepted or fate is Fate.ACCEPTED,
+            uncertain=self.uncertain or fate is Fate.POSSIBLY_SENT,
+        )
+
+
+NEVER_SENT = Sending()
+
+BY_NAME: Mapping[str | None, Rejection] = {rejection.value: rejection for rejection in Rejection}
+
+# What an attempt's `answer` says beside the classes of refusal.
+ACCEPTED = "accepted"
+UNKNOWN = "unknown"
+
+
+def fate_of(answer: Answer) -> tuple[Fate, Rejection | None]:
+    """What an answer proves about the bytes, and the class of the refusal if it was one."""
+    match answer:
+        case Accepted():
+            return Fate.ACCEPTED, None
+        case Refused(message, code, data):
+            rejection = classify(message, code, data)
+            return rejection.fate, rejection
+        case _:
+            return Fate.POSSIBLY_SENT, None
+
+
+def has_left(attempt: Attempt, epoch: int, sending: Sending) -> bool:
+    """Whether any node may hold these bytes, now or later.
+
+    Only the owner that signed them can know that none does: nobody got them, or everybody who did refused the bytes
+    themselves and no send is under way.
+    """
+    if attempt.epoch != epoch:
+        return True
+    return sending.under_way > 0 or sending.handed > sending.refused_bytes
+
+
+def is_unsendable(slot: Slot, epoch: int, sendings: Mapping[str, Sending]) -> bool:
+    """Whether every node refused the bytes of every attempt, so that the slot can be given back."""
+    return all(
+        sendings.get(attempt.hash, NEVER_SENT).refused_bytes > 0
+        and not has_left(attempt, epoch, sendings.get(attempt.hash, NEVER_SENT))
+        for attempt in slot.attempts
+    )
+
+
+class Wait(Enum):
+    """Nothing to do yet."""
+
+    WAIT = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Resend:
+    """Hand the newest attempt to every endpoint again; `mark` says what a person could do about it."""
+
+    mark: tuple[str, str] | None = None  # code and reason
+
+
+@dataclass(frozen=True, slots=True)
+class Bump:
+    fees: Fees
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Nodes refuse these bytes for what they are, but one may hold them all the same: have the nonce consumed."""
+
+
+def next_move(
+    slot: Slot,
+    sending: Sending,
+    *,
+    wish: Speed | Fees,
+    lowest: bool,
+    market: Market | None,
+    rules: FeeRules,
+    patience: Patience,
+    now: Millis,
+) -> Wait | Resend | Bump | GiveUp:
+    """What to do about a slot that the chain has not consumed. `market` None: prices are not known now."""
+    if sending.at is None or sending.under_way:
+        return Wait.WAIT
+    waited = now - sending.since
+    if is_refused_for_good(slot, sending) and waited >= patience.resend_after:
+        return GiveUp()
+    speed = wish if isinstance(wish, Speed) else rules.speed
+    newest = slot.newest
+    mark = _refusal_mark(newest)
+    # A better price needs more funds, not less: what lacks them is only sent again.
+    can_bump = lowest and market is not None and newest.answer != Rejection.INSUFFICIENT_FUNDS.value
+    if can_bump and market is not None and waited >= patience.bump_after[speed]:
+        offer = prices.raised(newest.fees, wish, market, rules)
+        if offer is not None:
+            return Bump(offer)
+        mark = (
+            "price_at_cap",
+            f"its price of {newest.fees.max_fee} wei is at the cap; it is re-sent until it is taken",
+        )
+    # Resend even when we cannot bump: a pool may have dropped it silently.
+    if now - sending.at >= patience.resend_after:
+        return Resend(mark)
+    return Wait.WAIT
+
+
+def _refusal_mark(attempt: Attempt) -> tuple[str, str] | None:
+    """What to tell about an attempt that no node has taken so far; None if one has, or may have."""
+    if attempt.answer in (None, ACCEPTED, UNKNOWN):
+        return None
+    rejection = BY_NAME[attempt.answer]
+    return rejection.value, f"nodes refuse it ({rejection.value}). {rejection.remedy.value}"
+
+
+def is_refused_for_good(slot: Slot, sending: Sending) -> bool:
+    """Whether somebody refused the payload's bytes themselves, and nobody ever took them."""
+    return (
+        slot.wanted is Wanted.PAYLOAD and slot.tx_id is not None and sending.refused_bytes > 0 and not sending.accepted
+    )
+
+
+class Estimate(Enum):
+    """What a node's refusal to estimate means for the transaction."""
+
+    REVERTS = auto()  # it would run and fail, on this state
+    NO_FUNDS = auto()
+    ASK_AGAIN = auto()  # it says nothing about the transaction
+
+
+def estimate_verdict(rejection: Rejection) -> Estimate:
+    match rejection:
+        case Rejection.EXECUTION_REVERTED | Rejection.GAS_LIMIT_EXCEEDS_BLOCK | Rejection.OVERSIZED_DATA:
+            return Estimate.REVERTS
+        case Rejection.INSUFFICIENT_FUNDS:
+            return Estimate.NO_FUNDS
+        case _:
+            return Estimate.ASK_AGAIN
+
+
+def is_verdict(refusal: NodeRefused) -> bool:
+    """Whether a node's error says something about the question, and not only about the node."""
+    return refusal_verdict(refusal) is not Estimate.ASK_AGAIN
+
+
+def refusal_verdict(refusal: NodeRefused) -> Estimate:
+    return estimate_verdict(classify(refusal.message, refusal.node_code, refusal.data))
+
+
+def supersede_hold(tx: Transaction, consumer: Executed | None, *, quarantined: bool, now: Millis) -> Attention | None:
+    """Why a transaction whose slot somebody else consumed must not simply go again; None: it may."""
+    if consumer is not None and tx.payload.deed == consumer.deed:
+        return Attention(
+            "same_payload_executed",
+            f"{consumer.hash} did the same from this account; if it should happen twice, send it again under another key",
+            now,
+        )
+    if quarantined:
+        return Attention(
+            "store_lost_commits",
+            "its slot was consumed by an attempt this store does not know; check the chain before you send it again",
+            now,
+        )
+    return None

@@ -1,0 +1,256 @@
+"""What the stages ask of the world. Adapters live at the edges; only `app` and `sim` know them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from nonchalant.model import (
+    Account,
+    Address,
+    Answer,
+    Attempt,
+    Block,
+    BlockRef,
+    Change,
+    Draft,
+    Event,
+    Executed,
+    Hash,
+    LaneKey,
+    LaneRecord,
+    Lease,
+    Market,
+    Millis,
+    Payload,
+    Receipt,
+    Request,
+    Sealed,
+    Slot,
+    State,
+    Stranger,
+    Transaction,
+    TxId,
+    View,
+)
+
+
+class Clock(Protocol):
+    def now(self) -> Millis:
+        """Wall-clock time: for records and people, never for deciding who owns what."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go back: for intervals."""
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class Entropy(Protocol):
+    def token(self) -> str:
+        """128 random bits as 32 hex digits."""
+
+    def uniform(self, low: float, high: float) -> float: ...
+
+
+class Endpoint(Protocol):
+    """One node of a chain.
+
+    Every question raises `Unreachable` when no usable answer came, and `NodeRefused` when the node answered with
+    an error. Nothing here is believed by itself: `watch` compares endpoints.
+    """
+
+    name: str  # safe to print: no credentials
+
+    async def view(self) -> View:
+        """Its head and its `finalized` block, in one round trip."""
+
+    async def block(self, ref: int | Hash) -> Block | None:
+        """The block by number (on its canonical chain) or by hash; None when it does not have it."""
+
+    async def receipts(self, block: BlockRef, hashes: Sequence[Hash]) -> Sequence[Receipt]:
+        """Receipts of those of `hashes` that are in exactly this block; `Unreachable` unless it has all of them."""
+
+    async def find(self, hashes: Sequence[Hash]) -> Sequence[Receipt | None]:
+        """Where each was executed, as this endpoint sees it now; None proves nothing."""
+
+    async def account(self, address: Address, block: BlockRef) -> Account:
+        """The account at this block; `Unreachable` if the endpoint does not have the block on its canonical chain."""
+
+    async def executed(self, block: BlockRef) -> Sequence[Executed]:
+        """Everything the block executed; `Unreachable` if it does not have the block."""
+
+    async def estimate(self, sender: Address, payload: Payload, block: BlockRef) -> int:
+        """Gas the payload needs on top of this block; `NodeRefused` with the node's words if it cannot run."""
+
+    async def market(self) -> Market: ...
+
+    async def send(self, raws: Sequence[bytes]) -> Sequence[Answer]:
+        """Hand the bytes over, in this order. Never raises: no answer is an answer too (`Unknown`)."""
+
+
+class Chain(Protocol):
+    """One chain: its endpoints, and how its transactions are written."""
+
+    chain_id: int
+
+    @property
+    def endpoints(self) -> Sequence[Endpoint]: ...
+
+    def digest(self, draft: Draft) -> bytes:
+        """What the signer signs; `Unencodable` if the payload does not fit the chain."""
+
+    def seal(self, draft: Draft, signature: bytes) -> Sealed:
+        """The bytes to broadcast and their hash; `SignerFailed` unless the signature is the account's own."""
+
+
+class Signer(Protocol):
+    """Holds the key of one account."""
+
+    address: Address
+
+    async def sign(self, digests: Sequence[bytes]) -> Sequence[bytes]:
+        """One signature a digest (r, s, and the recovery bit, 65 bytes); `SignerFailed` if it cannot now."""
+
+
+class Sink(Protocol):
+    """Where events go once they are committed."""
+
+    async def deliver(self, events: Sequence[Event]) -> None: ...
+
+
+T = TypeVar("T")
+
+
+class Offload(Protocol):
+    """Runs a blocking call off the event loop: a thread in production, in place in the simulator."""
+
+    def __call__(self, act: Callable[[], T]) -> Awaitable[T]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LaneWork:
+    """A lane that has something to do, and who does it."""
+
+    lane: LaneKey
+    owner: str | None  # None: nobody holds a lease that is still valid
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """All that is live in a lane past `queued`."""
+
+    record: LaneRecord
+    slots: Sequence[Slot]
+    transactions: Sequence[Transaction]
+    strangers: Sequence[Stranger] = ()  # those nobody was held for yet
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """The idempotency key was seen before, with the same body: this is the transaction."""
+
+    transaction: Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class KeyTaken:
+    """The idempotency key was seen before with another body."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoRoom:
+    """The lane's queue is at its limit."""
+
+
+Acceptance = Transaction | Duplicate | KeyTaken | NoRoom
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which transactions a listing shows; None leaves a field open."""
+
+    state: State | None = None
+    chain_id: int | None = None
+    sender: Address | None = None
+    nonce: int | None = None
+    hash: Hash | None = None
+    idempotency_key: str | None = None
+    before: int | None = None  # the place to go on below: listings run from the newest down
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneSummary:
+    record: LaneRecord
+    states: Mapping[State, int]  # live ones only
+    slots: Mapping[str, int]  # unsettled ones, by kind
+    owner: str | None
+    epoch: int
+    expires_at: Millis
+
+
+class Store(Protocol):
+    """The only memory there is. Raises `StoreUnavailable` when nothing happened, `CommitUnknown` when it cannot tell."""
+
+    async def accept(self, requests: Sequence[Request], *, limits: Mapping[LaneKey, int]) -> Sequence[Acceptance]:
+        """Keep the requests in one commit; one answer each, in order. Repeating a call with the same ids is safe."""
+
+    async def declare(self, lanes: Sequence[LaneKey]) -> None:
+        """Make the lanes exist."""
+
+    async def incarnation(self) -> int:
+        """Raised each time the store was found to be older than it had been."""
+
+    # ownership
+
+    async def lanes_with_work(self) -> Sequence[LaneWork]: ...
+
+    async def heartbeat(self, owner: str, ttl: float) -> int:
+        """Say that this node lives; answers how many do."""
+
+    async def acquire(self, lane: LaneKey, owner: str, ttl: float) -> int | None:
+        """Take a lane nobody holds, or one's own anew: the new epoch, or None if another holds it."""
+
+    async def renew(self, leases: Sequence[Lease], ttl: float) -> Sequence[LaneKey]:
+        """Prolong what is still held; the lanes that are."""
+
+    async def release(self, leases: Sequence[Lease], owner: str | None = None) -> None:
+        """Let go, so that another node need not wait; what was lost already is left alone. `owner`: the node goes too."""
+
+    # the owner's work
+
+    async def load(self, lease: Lease) -> Loaded:
+        """`LeaseLost` unless the lease is still held."""
+
+    async def queued(self, lane: LaneKey, *, limit: int) -> Sequence[Transaction]:
+        """What waits and is not held, in the order in which it is to go."""
+
+    async def has_queued_before(self, tx: Transaction) -> bool:
+        """Whether something in its lane that was accepted earlier is still queued and not held."""
+
+    async def known_attempts(self, hashes: Sequence[Hash]) -> frozenset[Hash]:
+        """Those of the hashes that were signed here."""
+
+    async def commit(self, change: Change, lease: Lease) -> None:
+        """The one door for state. `LeaseLost` or `RowMoved`: nothing was written."""
+
+    # reading
+
+    async def transaction(self, tx_id: TxId) -> Transaction | None: ...
+
+    async def transactions(self, filter: Filter) -> Sequence[Transaction]: ...
+
+    async def attempts(self, tx_ids: Sequence[TxId]) -> Mapping[TxId, Sequence[Attempt]]: ...
+
+    async def history(self, tx_id: TxId) -> Sequence[Event]: ...
+
+    async def events_after(self, position: int, *, limit: int) -> Sequence[Event]: ...
+
+    async def last_position(self) -> int: ...
+
+    async def lane(self, key: LaneKey) -> LaneSummary | None: ...
+
+    async def lanes(self) -> Sequence[LaneSummary]: ...
+
+    async def close(self) -> None: ...

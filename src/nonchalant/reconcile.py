@@ -1,0 +1,75 @@
+"""Reconciling: a store that lost commits must not pay twice.
+
+A restored backup, a snapshot, a failover to a lagging standby: bytes may be out there that this store does not know.
+Nothing is assigned on the lane until every nonce they could have used is final. Then what they did is compared with
+what still waits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import structlog
+
+from nonchalant import proof
+from nonchalant.desk import Desk
+from nonchalant.model import Attention, Stranger
+
+log = structlog.get_logger()
+
+
+async def begin(desk: Desk) -> None:
+    """On every take-over: put the lane in quarantine if the store may have lost something of it."""
+    record, lane = desk.lane.record, desk.lane
+    if not is_suspect(desk):
+        return
+    # The store may be a copy from an earlier quarantine, which knew of an earlier loss only.
+    bound = max(lane.next_nonce, lane.count, record.quarantined_below or 0) + desk.rules.largest_window
+    work = desk.work()
+    work.record(replace(record, quarantined_below=bound, incarnation=desk.incarnation))
+    reason = (
+        "this store is older than what was sent from this account, or its key was used elsewhere; "
+        f"nothing is assigned until every nonce below {bound} is final"
+    )
+    work.mark_lane(Attention("quarantine", reason, work.at))
+    log.warning("lane.quarantined", lane=str(desk.key), below=bound)
+    await desk.commit(work)
+
+
+def is_suspect(desk: Desk) -> bool:
+    """Whether the store was found older than it had been, or the chain shows nonces used that it never gave out."""
+    record = desk.lane.record
+    unknown_use = record.next_nonce is not None and desk.lane.count > record.next_nonce
+    return record.incarnation < desk.incarnation or unknown_use
+
+
+async def reconcile(desk: Desk) -> bool:
+    """End a quarantine that finality has passed. True: something changed."""
+    record = desk.lane.record
+    bound = record.quarantined_below
+    if bound is None or record.settled_below < bound:
+        return False
+    strangers = await _strangers(desk)
+    if strangers is None:
+        return False
+    work = desk.work()
+    for stranger in strangers:
+        work.stranger(stranger)
+    done = replace(record, quarantined_below=None, incarnation=desk.incarnation, seen_block=desk.head.final.number)
+    work.record(replace(done, attention=None))
+    work.event("lane.reset", reason="reconciled with the chain", strangers=[stranger.hash for stranger in strangers])
+    desk.assign_due = True
+    return await desk.commit(work)
+
+
+async def _strangers(desk: Desk) -> list[Stranger] | None:
+    """What the account executed since the store last wrote, and the store does not know; None: there is more to read.
+
+    While blocks cannot be read the lane stays as it is: nothing else could tell what was done already.
+    """
+    search = desk.search = desk.search or proof.Search(desk.head.final, desk.lane.record.seen_block)
+    if not await search.go_on(desk):
+        return None
+    known = await desk.store.known_attempts([one.hash for one in search.executed])
+    desk.search = None
+    return [Stranger(one.hash, one.nonce, one.deed) for one in search.executed if one.hash not in known]

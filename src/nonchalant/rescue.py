@@ -1,0 +1,160 @@
+"""Rescuing: what does not move is re-sent, repriced or given up, and holes are closed without new traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from nonchalant import fees as prices
+from nonchalant import lifecycle, policy, signing
+from nonchalant.desk import CANNOT_FILL_MARK, FILLER_MARK, SIGNER_MARK, Desk
+from nonchalant.errors import NodeRefused, SignerFailed, Unreachable
+from nonchalant.lanes import Work
+from nonchalant.model import (
+    AttemptKind,
+    Attention,
+    Draft,
+    Fees,
+    Market,
+    Payload,
+    Slot,
+    SlotKind,
+    Speed,
+    Transaction,
+    Wanted,
+)
+from nonchalant.policy import BUMPED_AT_ONCE, NEVER_SENT, Bump, GiveUp, Resend
+
+# Fillers made in one go: a wide gap is closed in steps, each of which the next blocks confirm.
+FILLED_AT_ONCE = 64
+
+
+async def rescue(desk: Desk) -> bool:
+    """Look at every slot that waits, lowest first, and at every hole. True: something changed."""
+    # A signer that is down stops what needs a signature; what is signed already is sent again all the same.
+    can_sign = desk.ticks() >= desk.paused_until
+    try:
+        changed = await _move_slots(desk, can_sign=can_sign)
+        if desk.account_due:
+            await desk.see_account()
+        holes = holes_to_fill(desk)
+        if not holes:
+            work = desk.work()
+            desk.clear_mark(work, FILLER_MARK, CANNOT_FILL_MARK)
+            changed |= await desk.commit(work)
+        elif can_sign and desk.ticks() >= desk.fill_after:
+            changed |= await _fill(desk, holes[:FILLED_AT_ONCE])
+    except SignerFailed as failure:
+        return await desk.pause_for_signer(failure)
+    return changed
+
+
+async def _move_slots(desk: Desk, *, can_sign: bool) -> bool:
+    lane, now = desk.lane, desk.ticks()
+    waiting = lane.open_slots()
+    market = await _market(desk) if waiting and can_sign else None
+    work = desk.work()
+    for index, slot in enumerate(waiting):
+        sending = desk.sendings.get(slot.newest.hash, NEVER_SENT)
+        tx = lane.transaction_of(slot)
+        match policy.next_move(
+            slot,
+            sending,
+            wish=_wish(tx),
+            lowest=index < BUMPED_AT_ONCE,
+            market=market,
+            rules=desk.rules.fees,
+            patience=desk.rules.patience,
+            now=now,
+        ):
+            case Bump(offer):
+                await _bump(desk, work, slot, tx, offer)
+            case Resend(mark):
+                desk.sendings[slot.newest.hash] = replace(sending, at=None)
+                # What waits this long may have been consumed unseen.
+                desk.account_due = True
+                # Another reason is news: refused at first, it may be at the cap by now.
+                if mark is not None and tx is not None and (tx.attention is None or tx.attention.code != mark[0]):
+                    work.move(tx, lifecycle.Marked(Attention(*mark, work.at)))
+            case GiveUp() if market is not None and tx is not None:
+                await _give_up(desk, work, slot, tx, market)
+            case _:
+                pass
+    return await desk.commit(work)
+
+
+async def _market(desk: Desk) -> Market | None:
+    try:
+        return await desk.eyes.market()
+    except (Unreachable, NodeRefused):
+        return None
+
+
+def _wish(tx: Transaction | None) -> Speed | Fees:
+    """A filler is in nobody's request: it hurries, because what is behind it waits."""
+    return Speed.FAST if tx is None else tx.fees
+
+
+async def _bump(desk: Desk, work: Work, slot: Slot, tx: Transaction | None, offer: Fees) -> None:
+    nothing = tx is None or slot.wanted is Wanted.NOTHING
+    payload = Payload.nothing(desk.key.address) if nothing or tx is None else tx.payload
+    kind = slot.newest.kind if nothing else AttemptKind.BUMP
+    draft = Draft(lane=desk.key, nonce=slot.nonce, payload=payload, gas=slot.newest.gas, fees=offer)
+    [attempt] = await signing.sign(desk, [signing.prepare(desk, draft, kind, slot.tx_id)])
+    work.add_attempt(slot, attempt)
+    if tx is not None:
+        work.move(tx, lifecycle.Repriced(attempt.hash, offer))
+
+
+async def _give_up(desk: Desk, work: Work, slot: Slot, tx: Transaction, market: Market) -> None:
+    """Consume the nonce with an attempt that does nothing, so that what is behind it can go on."""
+    payload = Payload.nothing(desk.key.address)
+    gas = await _estimate(desk, payload)
+    rules = desk.rules.fees
+    offer = prices.raised(slot.newest.fees, tx.fees, market, rules) or prices.opening(rules.speed, market, rules)
+    draft = Draft(lane=desk.key, nonce=slot.nonce, payload=payload, gas=gas, fees=offer)
+    [attempt] = await signing.sign(desk, [signing.prepare(desk, draft, AttemptKind.CANCEL, tx.id)])
+    work.add_attempt(replace(slot, wanted=Wanted.NOTHING), attempt)
+    work.move(tx, lifecycle.Repriced(attempt.hash, offer))
+
+
+async def _estimate(desk: Desk, payload: Payload) -> int:
+    top, address = desk.head.top, desk.key.address
+    return await desk.eyes.ask(lambda endpoint: endpoint.estimate(address, payload, top))
+
+
+def holes_to_fill(desk: Desk) -> Sequence[int]:
+    """Holes that something waits behind; in quarantine, every nonce that lost commits may have used."""
+    lane = desk.lane
+    bound = lane.record.quarantined_below
+    if bound is None:
+        return lane.gaps()
+    lowest = max(lane.record.settled_below, lane.count)
+    return [nonce for nonce in range(lowest, bound) if nonce not in lane.slots]
+
+
+async def _fill(desk: Desk, holes: Sequence[int]) -> bool:
+    """Zero-value transfers to ourselves; whichever attempt is mined at a nonce settles it."""
+    payload = Payload.nothing(desk.key.address)
+    try:
+        market = await desk.eyes.market()
+        gas = await _estimate(desk, payload)
+    except NodeRefused as refusal:
+        work = desk.work()
+        work.mark_lane(Attention(CANNOT_FILL_MARK, f"a gap cannot be closed: {refusal.message}", work.at))
+        return await desk.commit(work)
+    offer = prices.opening(Speed.FAST, market, desk.rules.fees)
+    prepared = [
+        signing.prepare(
+            desk, Draft(lane=desk.key, nonce=nonce, payload=payload, gas=gas, fees=offer), AttemptKind.FILLER, None
+        )
+        for nonce in holes
+    ]
+    attempts = await signing.sign(desk, prepared)
+    work = desk.work()
+    for attempt in attempts:
+        work.bind(attempt.nonce, SlotKind.FILLER, attempt)
+    record = desk.lane.record
+    work.record(replace(record, next_nonce=max(desk.lane.next_nonce, desk.lane.next_after(list(holes)))))
+    desk.clear_mark(work, SIGNER_MARK)
+    return await desk.commit(work)

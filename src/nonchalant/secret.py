@@ -1,0 +1,54 @@
+"""Secrets: where they are kept, and how they are read when they are needed. They are never part of a `repr`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nonchalant.tables import bad
+
+
+@dataclass(frozen=True, slots=True)
+class EnvSecret:
+    name: str
+    where: str = ""  # the key of the settings that names it
+
+
+@dataclass(frozen=True, slots=True)
+class FileSecret:
+    path: Path
+    where: str = ""
+
+
+Secret = EnvSecret | FileSecret
+
+
+def resolve_secret(secret: Secret, environ: Mapping[str, str] | None = None) -> str:
+    """The secret itself, without the line end an editor leaves; `BadSettings` if it is not there or not kept private."""
+    if isinstance(secret, EnvSecret):
+        value = (os.environ if environ is None else environ).get(secret.name, "")
+        if not value:
+            raise bad(secret.where, f"the environment variable {secret.name} is not set")
+        return value
+    text = read_private(secret.path, secret.where).removesuffix("\n").removesuffix("\r")
+    if not text:
+        raise bad(secret.where, f"{secret.path} is empty")
+    return text
+
+
+def read_private(path: Path, where: str) -> str:
+    """The text of a file that nobody but its owner can read or change."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if mode & (stat.S_IRWXG | stat.S_IRWXO):
+                raise bad(where, f"others can read or change {path}; run: chmod 600 {shlex.quote(str(path))}")
+            return file.read()
+    except OSError as error:
+        raise bad(where, f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise bad(where, f"{path} is not UTF-8 text") from None

@@ -1,0 +1,115 @@
+"""From a connection to a call: finds the route, answers errors as problem documents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+
+from nonchalant.errors import NonchalantError
+from nonchalant.service.http import PROBLEM_JSON, Answer, Call, Gone, Receive, Scope, Send
+from nonchalant.service.problems import Busy, NoSuchPath, WrongHost, WrongMethod, describe, status_of
+from nonchalant.service.routes import ROUTES, Front, Node, Route
+
+# Waiting calls are cheap, but not free; beyond this a caller is told to come back.
+MOST_AT_ONCE: Final = 2_000
+
+log = structlog.get_logger()
+
+
+class Service:
+    """The ASGI application over one node."""
+
+    def __init__(self, node: Node) -> None:
+        self.front = Front(node)
+        self.under_way = 0
+        self.hosts = {"localhost", "127.0.0.1", "[::1]", str(node.settings.listen).rpartition(":")[0]}
+        self.routes = [(route.path.split("/"), route) for route in ROUTES]
+
+    def close(self) -> None:
+        """Let waiting calls answer now, and be not ready."""
+        self.front.closing = True
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        self.under_way += 1
+        try:
+            answer = await self._answer(Call(scope, receive))
+            await answer.send(send)
+        except Gone:
+            return
+        finally:
+            self.under_way -= 1
+
+    async def _answer(self, call: Call) -> Answer:
+        try:
+            if self.under_way > MOST_AT_ONCE:
+                raise Busy
+            self._check_host(call)
+            if call.scope["path"] == "/openapi.json":
+                return self._openapi(call)
+            route, call.parts = self._find(call.scope["method"], call.scope["path"])
+            return await route.handle(self.front, call)
+        except Gone:
+            raise
+        except NonchalantError as error:
+            if status_of(error) == 500:
+                log.exception("call.failed", method=call.scope["method"], path=call.scope["path"])
+            return _problem(error)
+        except Exception:
+            log.exception("call.failed", method=call.scope["method"], path=call.scope["path"])
+            return _problem(NonchalantError())
+
+    def _find(self, method: str, path: str) -> tuple[Route, Sequence[str]]:
+        method = "GET" if method == "HEAD" else method
+        asked = path.split("/")
+        allowed: list[str] = []
+        for pattern, route in self.routes:
+            parts = _match(pattern, asked)
+            if parts is None:
+                continue
+            if route.method == method:
+                return route, parts
+            allowed.append(route.method)
+        if allowed:
+            raise WrongMethod(allowed)
+        raise NoSuchPath
+
+    def _openapi(self, call: Call) -> Answer:
+        from nonchalant.service.openapi import document
+
+        call.only(())
+        if call.scope["method"] not in {"GET", "HEAD"}:
+            raise WrongMethod(["GET"])
+        return Answer(document())
+
+    def _check_host(self, call: Call) -> None:
+        """A name that somebody else controls may resolve to us: a browser must not be led here by it."""
+        host = call.header("Host")
+        if host is None:
+            return
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+        if name.lower() not in self.hosts:
+            raise WrongHost
+
+
+def _match(pattern: list[str], asked: list[str]) -> list[str] | None:
+    """The variable parts; None: another path."""
+    if len(pattern) != len(asked):
+        return None
+    parts = []
+    for expected, found in zip(pattern, asked, strict=True):
+        if expected.startswith("{"):
+            if not found:
+                return None
+            parts.append(found)
+        elif expected != found:
+            return None
+    return parts
+
+
+def _problem(error: NonchalantError) -> Answer:
+    problem, headers = describe(error)
+    return Answer(problem, problem.status, headers, PROBLEM_JSON)

@@ -1,0 +1,107 @@
+"""One HTTP call: what came in, what goes out, and the ASGI that carries both."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from nonchalant.errors import BadRequest
+from nonchalant.service.problems import NotJson, TooLarge
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+MAX_BODY: Final = 1024 * 1024
+MAX_PARAMETERS: Final = 50
+
+JSON: Final = "application/json"
+PROBLEM_JSON: Final = "application/problem+json"
+
+_encoder = msgspec.json.Encoder()
+
+
+class Gone(Exception):
+    """The client closed the connection; there is nobody to answer."""
+
+
+@dataclass(slots=True)
+class Call:
+    """A request. `parts` are the path's variable parts, in order."""
+
+    scope: Scope
+    receive: Receive
+    parts: Sequence[str] = ()
+
+    def query(self) -> list[tuple[str, str]]:
+        try:
+            return parse_qsl(
+                self.scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=MAX_PARAMETERS
+            )
+        except ValueError:
+            raise BadRequest(f"more than {MAX_PARAMETERS} parameters in the query") from None
+
+    def only(self, known: Iterable[str]) -> dict[str, str]:
+        """The query's parameters; `BadRequest` for one that is unknown or there twice."""
+        given: dict[str, str] = {}
+        for name, value in self.query():
+            if name not in known:
+                names = ", ".join(known)
+                raise BadRequest(f"unknown parameter{f'; known here: {names}' if names else ''}", field=name)
+            if name in given:
+                raise BadRequest("given twice", field=name)
+            given[name] = value
+        return given
+
+    def header(self, name: str) -> str | None:
+        """The header's value; `BadRequest` if it is there twice."""
+        wanted = name.lower().encode()
+        values = [value for header, value in self.scope["headers"] if header == wanted]
+        if len(values) > 1:
+            raise BadRequest("given twice", field=name)
+        return values[0].decode("latin-1") if values else None
+
+    async def json_body(self) -> bytes:
+        media_type = (self.header("Content-Type") or "").partition(";")[0]
+        if media_type.strip().lower() != JSON:
+            raise NotJson
+        length = self.header("Content-Length")
+        if length is not None and length.isdigit() and int(length[:20]) > MAX_BODY:
+            raise TooLarge
+        body = bytearray()
+        while True:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise Gone
+            body += message.get("body", b"")
+            if len(body) > MAX_BODY:
+                raise TooLarge
+            if not message.get("more_body", False):
+                return bytes(body)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What goes back. `content` is anything msgspec can write as JSON."""
+
+    content: object
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    media_type: str = JSON
+
+    async def send(self, send: Send) -> None:
+        body = _encoder.encode(self.content)
+        headers = {
+            "Content-Type": self.media_type,
+            "Content-Length": str(len(body)),
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            **self.headers,
+        }
+        raw = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": self.status, "headers": raw})
+        await send({"type": "http.response.body", "body": body})

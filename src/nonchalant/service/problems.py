@@ -1,0 +1,121 @@
+"""Errors as RFC 9457 problem documents, each with a stable code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Final
+
+from nonchalant.errors import (
+    BadRequest,
+    CommitUnknown,
+    KeyReused,
+    NonchalantError,
+    NotFound,
+    QueueFull,
+    ShuttingDown,
+    StoreUnavailable,
+    Unreachable,
+)
+from nonchalant.views import Problem
+
+# The first class that fits counts. Anything else is ours to repair: 500.
+STATUS: Final[Mapping[type[NonchalantError], int]] = {
+    BadRequest: 400,
+    NotFound: 404,
+    KeyReused: 422,
+    QueueFull: 429,
+    StoreUnavailable: 503,
+    CommitUnknown: 503,
+    ShuttingDown: 503,
+    Unreachable: 503,
+}
+
+# Seconds a caller should stay away: a queue drains with blocks, a store or a restart is back sooner.
+RETRY_AFTER: Final = {429: 5, 503: 1}
+
+
+class HttpProblem(NonchalantError):
+    """What HTTP itself has a word for."""
+
+    status = 500
+
+
+class NoSuchPath(HttpProblem):
+    """There is nothing at this path; GET /openapi.json lists what there is."""
+
+    code = "not_found"
+    status = 404
+
+
+class WrongMethod(HttpProblem):
+    """This path does not take this method; the Allow header names those it takes."""
+
+    code = "method_not_allowed"
+    status = 405
+
+    def __init__(self, allowed: list[str]) -> None:
+        super().__init__()
+        self.allowed = allowed
+
+
+class TooLarge(HttpProblem):
+    """The body is larger than 1 MiB; send less at once."""
+
+    code = "too_large"
+    status = 413
+
+
+class NotJson(HttpProblem):
+    """Send the body as JSON, with the header Content-Type: application/json."""
+
+    # A page in a browser cannot send this type to another host without asking first, and nobody answers.
+    code = "unsupported_media_type"
+    status = 415
+
+
+class WrongHost(HttpProblem):
+    """The Host header names another host than this one; without keys only loopback names are served."""
+
+    code = "wrong_host"
+    status = 421
+
+
+class Busy(HttpProblem):
+    """Too many calls are under way; try again shortly."""
+
+    code = "busy"
+    status = 503
+
+
+class NotReady(HttpProblem):
+    """This node is not ready to take work."""
+
+    code = "not_ready"
+    status = 503
+
+
+def status_of(error: NonchalantError) -> int:
+    if isinstance(error, HttpProblem):
+        return error.status
+    return next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
+
+
+def describe(error: NonchalantError) -> tuple[Problem, dict[str, str]]:
+    """The document, and the headers that go with it. What is our own fault is not spelt out to callers."""
+    status = status_of(error)
+    headers = {}
+    if status in RETRY_AFTER:
+        headers["Retry-After"] = str(RETRY_AFTER[status])
+    if isinstance(error, WrongMethod):
+        headers["Allow"] = ", ".join(error.allowed)
+    code = error.code if status != 500 else "internal"
+    problem = Problem(
+        type=f"urn:nonchalant:problem:{code}",
+        title=HTTPStatus(status).phrase,
+        status=status,
+        detail=str(error) if status != 500 else "Something went wrong here; the log says what.",
+        code=code,
+        field=error.field if isinstance(error, BadRequest) else None,
+    )
+    return problem, headers

@@ -1,0 +1,114 @@
+"""Settling: what is final becomes an outcome, each slot on its own evidence.
+
+A transaction goes back to the queue only here, and only on proof: its nonce was consumed at finality, and every block
+that could hold one of its attempts was read and holds none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import structlog
+
+from nonchalant import lifecycle, policy, proof
+from nonchalant.desk import Desk
+from nonchalant.errors import NodeRefused, Unreachable
+from nonchalant.lanes import Work
+from nonchalant.model import Attention, Executed, Receipt, Slot
+
+log = structlog.get_logger()
+
+
+async def settle(desk: Desk) -> bool:
+    """Settle what finality has reached. True: something changed."""
+    work = desk.work()
+    settled = [slot for slot in desk.lane.slots.values() if slot.receipt is not None and is_final(desk, slot.receipt)]
+    for slot in settled:
+        assert slot.receipt is not None
+        _settle_one(desk, work, slot, slot.receipt)
+    _raise_bounds(desk, work, settled)
+    changed = await desk.commit(work)
+    lost = [slot for slot in desk.lane.lost_slots() if is_consumed_for_good(desk, slot)]
+    return await _settle_lost(desk, lost) or changed if lost else changed
+
+
+def is_consumed_for_good(desk: Desk, slot: Slot) -> bool:
+    """Whether the slot's nonce is used at finality: nothing less says that it will never be ours."""
+    return slot.nonce < desk.lane.final_count
+
+
+def is_final(desk: Desk, receipt: Receipt) -> bool:
+    return desk.head.is_final(receipt.block)
+
+
+def _settle_one(desk: Desk, work: Work, slot: Slot, receipt: Receipt) -> None:
+    work.settle(replace(slot, receipt=receipt))
+    tx = desk.lane.transaction_of(slot)
+    if tx is None:
+        work.event("lane.filled", nonce=slot.nonce, hash=receipt.hash, cost=str(receipt.cost))
+    elif not slot.ran_the_payload(receipt.hash):
+        work.move(tx, lifecycle.Outrun(f"no node accepts its bytes; {receipt.hash} took its nonce and does nothing"))
+    else:
+        work.move(tx, lifecycle.Confirmed() if receipt.succeeded else lifecycle.Reverted())
+
+
+def _raise_bounds(desk: Desk, work: Work, settled: list[Slot]) -> None:
+    """Record how far the lane is settled, so that less is watched and nothing is ever signed below."""
+    lane, record = desk.lane, desk.lane.record
+    settled_below = lane.settled_prefix(slot.nonce for slot in settled)
+    next_nonce = max(lane.next_nonce, settled_below)
+    quarantined = record.quarantined_below is not None
+    if (settled_below, next_nonce) == (record.settled_below, record.next_nonce):
+        return
+    desk.report_foreign(work)
+    # While commits may be missing, the height from which to search for them must not move.
+    seen = record.seen_block if quarantined else desk.head.final.number
+    work.record(replace(record, settled_below=settled_below, next_nonce=next_nonce, seen_block=seen))
+
+
+async def _settle_lost(desk: Desk, lost: list[Slot]) -> bool:
+    """Slots whose nonce is gone at finality though none of their attempts is known to have run."""
+    attempts = {attempt.hash: slot for slot in lost for attempt in slot.attempts}
+    try:
+        evidence = await proof.read_final_blocks(desk, min(slot.floor for slot in lost), frozenset(attempts))
+    except (Unreachable, NodeRefused) as error:
+        log.warning("proof.unreadable", lane=str(desk.key), reason=str(error))
+        return await _mark_unproved(desk, lost)
+    work = desk.work()
+    executed = {attempts[receipt.hash].nonce: receipt for receipt in evidence.ours}
+    consumers = {foreign.nonce: foreign for foreign in evidence.executed}
+    for slot in lost:
+        receipt = executed.get(slot.nonce)
+        if receipt is not None:
+            tx = desk.lane.transaction_of(slot)
+            if tx is not None:
+                work.move(tx, lifecycle.Included(receipt))
+            _settle_one(desk, work, slot, receipt)
+        else:
+            _supersede(desk, work, slot, consumers.get(slot.nonce))
+    desk.assign_due = True
+    return await desk.commit(work)
+
+
+def _supersede(desk: Desk, work: Work, slot: Slot, consumer: Executed | None) -> None:
+    """None of the slot's attempts ran, for good: the transaction may have another slot."""
+    work.settle(slot)
+    by = None if consumer is None else consumer.hash
+    work.event("lane.foreign", tx_id=slot.tx_id, nonce=slot.nonce, hash=by)
+    tx = desk.lane.transaction_of(slot)
+    if tx is None:
+        return
+    quarantined = desk.lane.record.quarantined_below is not None
+    hold = policy.supersede_hold(tx, consumer, quarantined=quarantined, now=work.at)
+    work.move(tx, lifecycle.Superseded(by, hold))
+
+
+async def _mark_unproved(desk: Desk, lost: list[Slot]) -> bool:
+    """The nonce is gone, and who used it cannot be read now. It keeps its slot until it can."""
+    work = desk.work()
+    for slot in lost:
+        tx = desk.lane.transaction_of(slot)
+        if tx is not None and tx.attention is None:
+            reason = "its nonce was used, and the blocks that tell by whom cannot be read; add an archive endpoint"
+            work.move(tx, lifecycle.Marked(Attention("unproved_supersede", reason, work.at)))
+    return await desk.commit(work)

@@ -1,0 +1,1 @@
+"""The simulator: a seeded world in virtual time that tries to break the promises."""

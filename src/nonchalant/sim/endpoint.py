@@ -1,0 +1,219 @@
+"""One node of the simulated chain: its own lagging view, its own pool, its own way to fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+
+from nonchalant.errors import NodeRefused, Unreachable
+from nonchalant.model import (
+    Account,
+    Address,
+    Answer,
+    Block,
+    BlockRef,
+    Executed,
+    Hash,
+    Market,
+    Payload,
+    Receipt,
+    Refused,
+    Speed,
+    Unknown,
+    View,
+    Wei,
+)
+from nonchalant.sim.blocks import EXECUTION_GAS, SimBlock, common
+from nonchalant.sim.chance import Chance
+from nonchalant.sim.loop import SimLoop
+from nonchalant.sim.pool import No, Pool
+from nonchalant.sim.trouble import Troubles
+from nonchalant.sim.wire import SimTx, intrinsic_gas, read_order
+
+GWEI: Wei = 10**9
+PATIENCE = 4.0  # seconds until a caller gives up on an answer
+
+
+class Ailment(StrEnum):
+    """What can be wrong with an endpoint's answers."""
+
+    DOWN = "endpoint_down"
+    RATE_LIMITED = "rate_limited"
+    SEND_LOST = "send_timeout_before"  # the call times out, and the bytes never arrived
+    SEND_UNANSWERED = "send_timeout_after"  # the call times out, but the bytes were taken
+    SEND_LATE = "late_delivery"  # the call times out, and the bytes arrive much later
+    LYING = "finalized_lie"
+
+
+EVERY_CALL = (Ailment.DOWN, Ailment.RATE_LIMITED)
+EVERY_SEND = (*EVERY_CALL, Ailment.SEND_LOST, Ailment.SEND_UNANSWERED, Ailment.SEND_LATE)
+LIMITS = (
+    (-32005, "daily request count exceeded, request rate limited"),
+    (429, "Your app has exceeded its compute units per second capacity."),
+    (-32007, "50/second request limit reached - reduce calls per second or upgrade your account at quicknode.com"),
+)
+
+Arrival = Callable[["SimEndpoint", SimTx, No | None], None]
+
+
+class SimEndpoint:
+    """Sees the chain through `head` and `final`, which follow the truth as late as its faults want it."""
+
+    def __init__(
+        self, name: str, loop: SimLoop, chance: Chance, first: SimBlock, pool: Pool, read: Callable[[bytes], SimTx]
+    ) -> None:
+        self.name = name
+        self.head = first
+        self.final = first
+        self.pool = pool
+        self.troubles = Troubles(chance)
+        self.legacy = False  # it knows no base fee: what a block asks at least shows in the gas price only
+        self.frozen = False  # it hears of no blocks
+        self.forked = False  # it follows a branch of its own
+        self.announce: Callable[[SimEndpoint, Sequence[SimTx]], None] = lambda _endpoint, _txs: None
+        self.arrived: Arrival = lambda _endpoint, _tx, _verdict: None
+        self._blocks = {block.hash: block for block in first.down()}
+        self._loop = loop
+        self._chance = chance
+        self._read = read
+
+    # what the network tells it
+
+    def learn(self, head: SimBlock, final: SimBlock, forgotten: frozenset[Hash] = frozenset()) -> None:
+        """A newer head, unless it is cut off or has heard of a newer one already."""
+        if self.frozen or self.forked or head.rank <= self.head.rank:
+            return
+        if final.number > self.final.number:
+            self.final = final
+        self.adopt(head, forgotten)
+
+    def adopt(self, head: SimBlock, forgotten: frozenset[Hash] = frozenset()) -> None:
+        """Make this the canonical head; what the old branch had goes back into the pool, if the client does that."""
+        old, self.head = self.head, head
+        for block in head.down():
+            if block.hash in self._blocks:
+                break
+            self._blocks[block.hash] = block
+        if old is not head.parent and self.pool.flavour.reinjects:
+            root = common(old, head)
+            lost = [tx for block in old.down() if block.number > root.number for tx in reversed(block.transactions)]
+            for tx in reversed(lost):
+                if tx.hash not in forgotten:
+                    self.pool.offer(tx, head.ledger, head.base_fee)
+        self.pool.prune(head.ledger)
+
+    def hear(self, tx: SimTx) -> None:
+        """Gossip from another node."""
+        self.pool.offer(tx, self.head.ledger, self.head.base_fee)
+
+    # the port
+
+    async def view(self) -> View:
+        await self._answer()
+        finalized = self.final
+        if self.troubles.strike(self._loop.time(), (Ailment.LYING,)):
+            finalized = self.head
+        return View(self.head.ref, finalized.ref)
+
+    async def block(self, ref: int | Hash) -> Block | None:
+        await self._answer()
+        # By hash, nodes also answer with blocks of branches they have left.
+        found = self.head.at(ref) if isinstance(ref, int) else self._blocks.get(ref)
+        return found.plain() if found else None
+
+    async def receipts(self, block: BlockRef, hashes: Sequence[Hash]) -> Sequence[Receipt]:
+        await self._answer()
+        known = self._has(block).receipts
+        return [known[wanted] for wanted in hashes if wanted in known]
+
+    async def find(self, hashes: Sequence[Hash]) -> Sequence[Receipt | None]:
+        await self._answer()
+        wanted = set(hashes)
+        found: dict[Hash, Receipt] = {}
+        for block in self.head.down():
+            found.update({tx_hash: block.receipts[tx_hash] for tx_hash in block.hashes if tx_hash in wanted})
+            if len(found) == len(wanted):
+                break
+        return [found.get(tx_hash) for tx_hash in hashes]
+
+    async def account(self, address: Address, block: BlockRef) -> Account:
+        await self._answer()
+        return self._has(block).ledger.account(address)
+
+    async def executed(self, block: BlockRef) -> Sequence[Executed]:
+        await self._answer()
+        return self._has(block).executed()
+
+    async def estimate(self, sender: Address, payload: Payload, block: BlockRef) -> int:
+        await self._answer()
+        ledger = self._has(block).ledger
+        if ledger.refuses(read_order(payload.data)):
+            raise NodeRefused("execution reverted: the order does not run", 3, "0x")
+        if payload.value > ledger.account(sender).balance:
+            raise NodeRefused(f"insufficient funds for transfer: address {sender}", -32000)
+        return intrinsic_gas(payload.data) + (EXECUTION_GAS if payload.data else 0)
+
+    async def market(self) -> Market:
+        await self._answer()
+        base = self.head.base_fee
+        tips = {Speed.SLOW: GWEI, Speed.STANDARD: 3 * GWEI // 2, Speed.FAST: 3 * GWEI}
+        gas_price = base + tips[Speed.STANDARD]
+        if self.legacy:
+            return Market(base_fee=None, gas_price=gas_price, priority={})
+        return Market(base_fee=base, gas_price=gas_price, priority=tips)
+
+    async def send(self, raws: Sequence[bytes]) -> Sequence[Answer]:
+        trouble = self.troubles.strike(self._loop.time(), EVERY_SEND)
+        match trouble.kind if trouble else None:
+            case None:
+                return [self._take(raw) for raw in raws]
+            case Ailment.RATE_LIMITED:
+                return [self._limit()] * len(raws)
+            case Ailment.SEND_UNANSWERED:
+                # Some of a batch may have got through before the connection broke.
+                for raw in raws[: self._chance.randint(1, len(raws))]:
+                    self._take(raw)
+            case Ailment.SEND_LATE:
+                self._loop.call_later(self._chance.uniform(5.0, 120.0), self._take_all, tuple(raws))
+            case _:
+                pass  # down or lost: nothing arrived
+        await self._loop.sleep(PATIENCE)
+        return [Unknown("time-out")] * len(raws)
+
+    def _take(self, raw: bytes) -> Answer:
+        tx = self._read(raw)
+        verdict = self.pool.offer(tx, self.head.ledger, self.head.base_fee)
+        answer = self.pool.answer(tx, verdict, self.head.ledger)
+        self.arrived(self, tx, verdict)
+        if verdict is None:
+            self.announce(self, self._executable_from(tx))
+        return answer
+
+    def _take_all(self, raws: Sequence[bytes]) -> None:
+        for raw in raws:
+            self._take(raw)
+
+    def _executable_from(self, tx: SimTx) -> list[SimTx]:
+        """What can run now that `tx` is here: itself, and what waited behind it; nothing if it waits itself."""
+        mine = [other for other in self.pool.executable(self.head.ledger) if other.sender == tx.sender]
+        return [other for other in mine if other.nonce >= tx.nonce] if tx in mine else []
+
+    def _has(self, ref: BlockRef) -> SimBlock:
+        block = self.head.at(ref.number)
+        if block is None or block.hash != ref.hash:
+            raise Unreachable(f"{self.name} does not have block {ref.number}")
+        return block
+
+    async def _answer(self) -> None:
+        trouble = self.troubles.strike(self._loop.time(), EVERY_CALL)
+        if trouble is None:
+            return
+        if trouble.kind is Ailment.RATE_LIMITED:
+            refusal = self._limit()
+            raise NodeRefused(refusal.message, refusal.code)
+        await self._loop.sleep(PATIENCE)
+        raise Unreachable(f"{self.name} did not answer")
+
+    def _limit(self) -> Refused:
+        code, message = self._chance.choice(LIMITS)
+        return Refused(message, code)

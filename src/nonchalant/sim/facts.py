@@ -1,0 +1,178 @@
+"""What happened in a history, as far as the promises speak of it: bytes, blocks, commits. No judgement here."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nonchalant.model import Attempt, Hash, LaneKey, State, Transaction, TxId
+from nonchalant.sim.blocks import Deed, SimBlock
+from nonchalant.sim.chain import FOREIGN, SimChain
+from nonchalant.sim.loop import SimLoop
+from nonchalant.sim.traffic import Wish
+from nonchalant.sim.wire import SimTx
+from nonchalant.store import rows
+
+
+@dataclass(slots=True)
+class Known:
+    """An attempt that was committed at some time."""
+
+    hash: Hash
+    lane: LaneKey
+    nonce: int
+    tx_id: TxId | None
+    rank: int  # the order in which attempts were committed
+    store: int  # which store knew it last: a restored one is another
+
+
+@dataclass(slots=True)
+class Deeds:
+    """What one chain has executed on its canonical branch, by label."""
+
+    canonical: set[Hash] = field(default_factory=set)
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+class Facts:
+    """Kept beside the store, so that a store that forgets does not make us forget."""
+
+    def __init__(self, loop: SimLoop, wishes: Sequence[Wish]) -> None:
+        self.chains: Mapping[int, SimChain] = {}
+        self.wishes = {wish.label: wish for wish in wishes}
+        self.stores = 0  # how often an older copy was put in the store's place
+        self.accepted: set[TxId] = set()
+        self.acknowledged: dict[TxId, str] = {}
+        self.lost: set[TxId] = set()  # accepted, and gone with the store that had accepted them
+        self.states: dict[TxId, State] = {}
+        self.attempts: dict[Hash, Known] = {}
+        self.holders: dict[tuple[LaneKey, int], str] = {}  # which process took the lease with this epoch
+        self.left: dict[tuple[LaneKey, int], dict[TxId | None, Hash]] = {}  # whose bytes reached a node, by slot
+        self.born: dict[Hash, float] = {}
+        self._loop = loop
+        self._by_data = {wish.payload.data: wish for wish in wishes}
+        self._deeds: dict[int, Deeds] = {}
+        self._database: sqlite3.Connection | None = None
+
+    # the store
+
+    def opened(self, database: sqlite3.Connection) -> None:
+        self._database = database
+
+    def restored(self, database: sqlite3.Connection) -> None:
+        """Another, older store from here on. What it does not know is lost, but stays a fact."""
+        before = self.ids()
+        self._database = database
+        self.stores += 1
+        self.lost |= before - self.ids()
+        self.holders.clear()
+        self.left.clear()
+        self.states = {row["id"]: State(row["state"]) for row in self.rows("SELECT id, state FROM transactions")}
+        for row in self.rows("SELECT hash FROM attempts"):
+            self.attempts[row["hash"]].store = self.stores
+
+    def rows(self, sql: str, *columns: object) -> list[sqlite3.Row]:
+        assert self._database is not None
+        return self._database.execute(sql, columns).fetchall()
+
+    def ids(self) -> set[TxId]:
+        return {row["id"] for row in self.rows("SELECT id FROM transactions")}
+
+    def transactions(self) -> list[Transaction]:
+        return [rows.transaction(row) for row in self.rows("SELECT * FROM transactions")]
+
+    def live(self, lane: LaneKey | None = None) -> list[Transaction]:
+        """What has not come to its end, and is not held."""
+        found = self.rows(
+            "SELECT * FROM transactions WHERE state IN ('queued', 'signed', 'sent', 'mined') AND held = 0"
+        )
+        live = [rows.transaction(row) for row in found]
+        return [tx for tx in live if lane is None or tx.lane == lane]
+
+    def slots(self, lane: LaneKey) -> set[int]:
+        """Nonces that are bound and not final."""
+        found = self.rows("SELECT nonce FROM slots WHERE chain_id = ? AND address = ? AND settled = 0", *lane)
+        return {row["nonce"] for row in found}
+
+    def settled(self) -> bool:
+        """Whether nothing is under way any more."""
+        return not self.live() and not self.rows("SELECT 1 FROM slots WHERE settled = 0 LIMIT 1")
+
+    # attempts
+
+    def commit(self, attempt: Attempt, lane: LaneKey) -> None:
+        known = Known(attempt.hash, lane, attempt.nonce, attempt.tx_id, len(self.attempts), self.stores)
+        self.attempts.setdefault(attempt.hash, known)
+
+    def attempts_of(self, tx: Transaction) -> list[Known]:
+        return [known for known in self.attempts.values() if known.tx_id == tx.id]
+
+    def is_known(self, known: Known) -> bool:
+        """Whether the store of now has it."""
+        return known.store == self.stores
+
+    def lost_nonces(self) -> list[tuple[LaneKey, int]]:
+        """Nonces that were given out by commits that are lost."""
+        return [(known.lane, known.nonce) for known in self.attempts.values() if not self.is_known(known)]
+
+    def highest(self) -> dict[LaneKey, int]:
+        """The highest nonce of each lane whose bytes a node has had."""
+        highest: dict[LaneKey, int] = {}
+        for lane, nonce in self.left:
+            highest[lane] = max(nonce, highest.get(lane, -1))
+        return highest
+
+    # the chains
+
+    def grow(self, chain: SimChain, head: SimBlock, dropped: Sequence[SimBlock]) -> list[SimBlock]:
+        """Follow the canonical chain; the blocks that are new on it, highest first."""
+        deeds = self._deeds.setdefault(chain.chain_id, Deeds())
+        for block in dropped:
+            deeds.canonical.discard(block.hash)
+            deeds.counts.subtract(tx.order.label for tx in block.transactions)
+        new: list[SimBlock] = []
+        for block in head.down():
+            if block.hash in deeds.canonical:
+                break
+            new.append(block)
+            deeds.canonical.add(block.hash)
+            deeds.counts.update(tx.order.label for tx in block.transactions)
+            self.born.setdefault(block.hash, self._loop.time())
+        return new
+
+    def executions(self, chain_id: int, label: str) -> int:
+        """How often the canonical chain has executed it."""
+        return self._deeds[chain_id].counts[label] if chain_id in self._deeds else 0
+
+    def consumed(self, lane: LaneKey, *, final: bool) -> int:
+        """The account's count at the head, or at finality."""
+        chain = self.chains[lane.chain_id]
+        return (chain.final if final else chain.head).ledger.account(lane.address).count
+
+    def canonical(self, lane: LaneKey) -> Iterator[tuple[SimBlock, SimTx]]:
+        """Everything the account executed, newest first."""
+        for block in self.chains[lane.chain_id].head.down():
+            for tx in block.transactions:
+                if tx.sender == lane.address:
+                    yield block, tx
+
+    def is_used_by_others(self, lane: LaneKey) -> bool:
+        return any(tx.order.label.startswith(FOREIGN) for _, tx in self.canonical(lane)) or any(
+            one.deed is Deed.AUTHORISED and one.address == lane.address
+            for block in self.chains[lane.chain_id].head.down()
+            for one in block.happenings
+        )
+
+    # names
+
+    def wish_of(self, tx: Transaction) -> Wish:
+        return self._by_data[tx.payload.data]
+
+    def name(self, tx: Transaction) -> str:
+        return f"{self.wish_of(tx).label}({tx.id[:4]})"
+
+
+def short(lane: LaneKey) -> str:
+    return f"{lane.chain_id}/{lane.address[2:4]}"

@@ -1,0 +1,215 @@
+"""Where a node meets the world. Every I/O of a node passes its gate, and there it can be slow, paused or dead.
+
+A dead node's calls wait for ever: cancelling is not crashing, because it would run the node's `finally`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeVar, cast
+
+from nonchalant.errors import CommitUnknown, NonchalantError, StoreUnavailable
+from nonchalant.ports import Endpoint, Signer, Store
+from nonchalant.sim.chance import Chance
+from nonchalant.sim.loop import SimLoop
+from nonchalant.sim.trouble import Troubles
+
+T = TypeVar("T")
+
+
+class StoreAilment(StrEnum):
+    """What can go wrong between a node and the store."""
+
+    REFUSED = "store_error_before_commit"
+    DONE_UNSAID = "commit_done_reply_lost"
+    LOST_UNSAID = "commit_lost_reply_lost"
+    DONE_LATE = "commit_done_late"  # the node was told that nobody knows; then it was done after all
+
+
+WRITES = frozenset({"accept", "declare", "heartbeat", "acquire", "renew", "release", "commit"})
+READ_AILMENTS = (StoreAilment.REFUSED,)
+WRITE_AILMENTS = tuple(StoreAilment)
+
+
+class Boundary(StrEnum):
+    """Which side of an I/O step."""
+
+    BEFORE = "before"
+    AFTER = "after"
+
+
+@dataclass(slots=True)
+class Ambush:
+    """Waits for the node at an I/O step: the `skip`-th from now whose name begins with `where`, on one side of it."""
+
+    where: str
+    side: Boundary
+    skip: int
+    spring: Callable[[], None]
+
+    def meets(self, what: str, side: Boundary) -> bool:
+        if side is not self.side or not what.startswith(self.where):
+            return False
+        self.skip -= 1
+        return self.skip < 0
+
+
+class Gate:
+    """One life of one node. A restarted node gets a new gate."""
+
+    def __init__(self, name: str, loop: SimLoop, chance: Chance) -> None:
+        self.name = name
+        self.dead = False
+        self.died: asyncio.Future[None] = loop.create_future()
+        self.store_troubles = Troubles(chance)
+        self.wake_troubles = Troubles(chance)
+        self._loop = loop
+        self._chance = chance
+        self._paused_until = 0.0
+        self._ambushes: list[Ambush] = []
+        self._graves: list[asyncio.Future[None]] = []  # or the collector would close what waits there
+        self._ghosts: set[asyncio.Task[None]] = set()
+
+    def lay(self, ambush: Ambush) -> None:
+        self._ambushes.append(ambush)
+
+    def clear(self) -> None:
+        """No more ambushes, no more trouble."""
+        self._ambushes.clear()
+        self.store_troubles.end()
+        self.wake_troubles.end()
+
+    def kill(self) -> None:
+        """The process is gone; the calls that are under way never return."""
+        self.dead = True
+        if not self.died.done():
+            self.died.set_result(None)
+
+    def pause(self, seconds: float) -> None:
+        """The process stands still; its clocks do not."""
+        self._paused_until = max(self._paused_until, self._loop.time() + seconds)
+
+    async def call(self, what: str, latency: float, action: Callable[[], Awaitable[T]]) -> T:
+        """Do the I/O step as this node would: after a while, and only if it still lives."""
+        if self._is_harmed():
+            await self._cross(what, Boundary.BEFORE)
+        await self._loop.sleep(latency * self._chance.uniform(0.5, 1.5))
+        if self._is_harmed():
+            await self._cross("", Boundary.BEFORE)
+        try:
+            return await action()
+        finally:
+            if self._is_harmed():
+                await self._cross(what, Boundary.AFTER)
+
+    async def sleep(self, seconds: float) -> None:
+        """As long as asked, or as the node is paused, or for ever."""
+        await self._loop.sleep(seconds)
+        if self._is_harmed():
+            await self._cross("sleep", Boundary.AFTER)
+
+    def haunt(self, seconds: float, action: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Do it later, whatever has become of the node by then."""
+
+        async def ghost() -> None:
+            await self._loop.sleep(seconds)
+            with suppress(NonchalantError):  # nobody is there to be told
+                await action()
+
+        task = self._loop.create_task(ghost())
+        self._ghosts.add(task)
+        task.add_done_callback(self._ghosts.discard)
+
+    def _is_harmed(self) -> bool:
+        return bool(self._ambushes) or self.dead or self._paused_until > self._loop.time()
+
+    async def _cross(self, what: str, side: Boundary) -> None:
+        if what:
+            for ambush in self._ambushes:
+                if ambush.meets(what, side):
+                    self._ambushes.remove(ambush)
+                    ambush.spring()
+                    break
+        while self._paused_until > self._loop.time() and not self.dead:
+            await self._loop.sleep(self._paused_until - self._loop.time())
+        if self.dead:
+            grave = self._loop.create_future()
+            self._graves.append(grave)
+            await grave
+
+
+class _Gated:
+    """A port behind a gate: every coroutine method of `port` passes it first."""
+
+    def __init__(self, port: object, gate: Gate, prefix: str, latency: float) -> None:
+        self._port = port
+        self._gate = gate
+        self._prefix = prefix
+        self._latency = latency
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._port, name)
+        call = self._gated(name, value) if inspect.iscoroutinefunction(value) else value
+        setattr(self, name, call)
+        return call
+
+    def _gated(self, name: str, method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Awaitable[Any]]:
+        what = self._prefix + name
+
+        async def call(*args: Any, **named: Any) -> Any:
+            return await self._gate.call(what, self._latency, lambda: method(*args, **named))
+
+        return call
+
+
+class _GatedStore(_Gated):
+    """The store, which can also fail before, after and instead of a commit."""
+
+    def __init__(self, store: Store, gate: Gate, loop: SimLoop, chance: Chance) -> None:
+        super().__init__(store, gate, "store.", 0.003)
+        self._loop = loop
+        self._chance = chance
+
+    def _gated(self, name: str, method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Awaitable[Any]]:
+        what = self._prefix + name
+        ailments = WRITE_AILMENTS if name in WRITES else READ_AILMENTS
+
+        async def call(*args: Any, **named: Any) -> Any:
+            async def action() -> Any:
+                trouble = self._gate.store_troubles.strike(self._loop.time(), ailments)
+                if trouble is None:
+                    return await method(*args, **named)
+                return await self._ail(StoreAilment(trouble.kind), lambda: method(*args, **named))
+
+            return await self._gate.call(what, self._latency, action)
+
+        return call
+
+    async def _ail(self, ailment: StoreAilment, action: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        match ailment:
+            case StoreAilment.REFUSED:
+                raise StoreUnavailable
+            case StoreAilment.DONE_UNSAID:
+                await action()
+            case StoreAilment.LOST_UNSAID:
+                pass
+            case StoreAilment.DONE_LATE:
+                self._gate.haunt(self._chance.uniform(0.05, 8.0), action)
+        raise CommitUnknown
+
+
+def gated_endpoint(endpoint: Endpoint, gate: Gate) -> Endpoint:
+    return cast("Endpoint", _Gated(endpoint, gate, "node.", 0.04))
+
+
+def gated_signer(signer: Signer, gate: Gate) -> Signer:
+    return cast("Signer", _Gated(signer, gate, "signer.", 0.005))
+
+
+def gated_store(store: Store, gate: Gate, loop: SimLoop, chance: Chance) -> Store:
+    return cast("Store", _GatedStore(store, gate, loop, chance))

@@ -1,0 +1,311 @@
+"""The promises P1–P8, checked on what changed, at every commit and every block, against the simulated chain's truth.
+
+Our own tables are believed only as far as the chain, the bytes that reached its nodes, and the order of commits bear
+them out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from nonchalant.desk import Desk
+from nonchalant.engine import Engine
+from nonchalant.heads import REMEMBERED
+from nonchalant.lifecycle import TABLE, Move
+from nonchalant.model import TERMINAL_STATES, Change, Hash, LaneKey, Lease, Millis, Request, State, Transaction, TxId
+from nonchalant.ports import Acceptance
+from nonchalant.sim.blocks import SimBlock
+from nonchalant.sim.endpoint import SimEndpoint
+from nonchalant.sim.facts import Facts, Known, short
+from nonchalant.sim.pool import No
+from nonchalant.sim.trace import Trace
+from nonchalant.sim.traffic import Wish
+from nonchalant.sim.violations import Violations
+from nonchalant.sim.wire import Effect, SimTx
+
+# A follower keeps this many block hashes above what it remembers below finality, at the very most.
+MOST_UNFINAL = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """One state-changing move of the lifecycle's table."""
+
+    source: State
+    move: type[Move]
+    target: State
+
+    def __str__(self) -> str:
+        return f"{self.source} --{self.move.__name__.lower()}--> {self.target}"
+
+
+EDGES = tuple(Edge(state, move, target) for (state, move), target in TABLE.items() if state is not target)
+_BY_STATES = {(edge.source, edge.target): edge for edge in EDGES}
+_TOLD = {
+    "tx.signed": State.SIGNED,
+    "tx.sent": State.SENT,
+    "tx.mined": State.MINED,
+    "tx.reorged": State.SENT,
+    "tx.superseded": State.QUEUED,
+    "tx.confirmed": State.CONFIRMED,
+    "tx.reverted": State.REVERTED,
+    "tx.failed": State.FAILED,
+}
+
+
+class Checker:
+    """Watches one history: an `Auditor` of the store, an `Observer` of the chains."""
+
+    def __init__(self, facts: Facts, report: Violations, trace: Trace) -> None:
+        self.edges: Counter[Edge] = Counter()
+        self.now: Callable[[], Millis] = lambda: 0
+        self.engine_of: Callable[[str], Engine | None] = lambda _who: None
+        self.told_of_work: Callable[[LaneKey], None] = lambda _lane: None  # called when something was accepted
+        self._facts = facts
+        self._report = report
+        self._trace = trace
+        self._held: tuple[str | None, int, Millis] = (None, 0, 0)  # the lease, just before the commit
+        self._inexact: str | None = None
+        self._keys: dict[str, tuple[TxId, int]] = {}
+
+    # the store
+
+    def accepted(self, requests: Sequence[Request], answers: Sequence[Acceptance]) -> None:
+        for request, answer in zip(requests, answers, strict=True):
+            if isinstance(answer, Transaction) and request.id not in self._facts.states:
+                self._facts.states[answer.id] = State.QUEUED
+                self._facts.accepted.add(answer.id)
+                self._trace("store", f"accepts {self._facts.name(answer)} on {short(answer.lane)}")
+                self.told_of_work(answer.lane)
+
+    def acquired(self, who: str, lane: LaneKey, epoch: int) -> None:
+        self._trace(who, f"takes {short(lane)} with epoch {epoch}")
+        other = self._facts.holders.setdefault((lane, epoch), who)
+        if other != who:
+            self._report("P6", f"epoch {epoch} of {short(lane)} was given to {other} and to {who}")
+
+    def committing(self, who: str, lease: Lease) -> None:
+        sql = "SELECT owner, epoch, expires_at FROM leases WHERE chain_id = ? AND address = ?"
+        [row] = self._facts.rows(sql, *lease.lane)
+        self._held = row["owner"], row["epoch"], row["expires_at"]
+        engine = self.engine_of(who)
+        desk = engine.desks.get(lease.lane) if engine else None
+        self._inexact = self._compare(desk) if desk and desk.lease.epoch == lease.epoch else None
+
+    def _compare(self, desk: Desk) -> str | None:
+        """How the owner's copy of the lane differs from the store; None if it does not."""
+        found = self._facts.rows(
+            "SELECT attempts.hash, transactions.version FROM slots JOIN attempts USING (chain_id, address, nonce)"
+            " LEFT JOIN transactions ON transactions.id = slots.tx_id"
+            " WHERE slots.chain_id = ? AND slots.address = ? AND slots.settled = 0 AND attempts.tx_id IS slots.tx_id",
+            *desk.key,
+        )
+        stored = {(row["hash"], row["version"]) for row in found}
+        copy = set[tuple[Hash, int | None]]()
+        for slot in desk.lane.slots.values():
+            tx = desk.lane.transaction_of(slot)
+            copy |= {(attempt.hash, tx.version if tx else None) for attempt in slot.attempts}
+        if stored == copy:
+            return None
+        return f"the store has {_some(stored - copy)}, its owner {_some(copy - stored)}"
+
+    def committed(self, who: str, change: Change, lease: Lease) -> None:
+        self._check_fence(who, lease)
+        for attempt in change.attempts:
+            self._facts.commit(attempt, lease.lane)
+        for nonce in change.freed:
+            if self._facts.left.get((lease.lane, nonce)):
+                self._report("P1", f"nonce {nonce} of {short(lease.lane)} was freed, and bytes for it had left")
+        for tx in change.transactions:
+            self._check_move(tx, change)
+        self._note(who, change, lease)
+
+    def _check_fence(self, who: str, lease: Lease) -> None:
+        """P6: whoever writes holds the lease now, took it itself, and knows the lane as the store does."""
+        owner, epoch, expires_at = self._held
+        wrote = f"{who} wrote to {short(lease.lane)}"
+        if (owner, epoch) != (lease.owner, lease.epoch) or expires_at <= self.now():
+            self._report("P6", f"{wrote} with epoch {lease.epoch}, but it was held with {epoch}")
+        holder = self._facts.holders.get((lease.lane, lease.epoch))
+        if holder != who:
+            self._report("P6", f"{wrote} with the lease that {holder} took")
+        if self._inexact is not None:
+            self._report("P6", f"{wrote} from a copy that is not exact: {self._inexact}")
+
+    def _note(self, who: str, change: Change, lease: Lease) -> None:
+        parts = [f"{self._facts.name(tx)} {tx.state}" for tx in change.transactions]
+        parts += [f"{attempt.kind} {attempt.hash[2:8]} at {attempt.nonce}" for attempt in change.attempts]
+        parts += [f"frees {nonce}" for nonce in change.freed]
+        parts += [f"settles {slot.nonce}" for slot in change.slots if slot.settled]
+        parts += [f"{attempt.hash[2:8]} {attempt.answer}" for attempt in change.answered]
+        if change.lane is not None:
+            quarantine = change.lane.quarantined_below
+            parts.append(f"next {change.lane.next_nonce}" + (f" quarantine {quarantine}" if quarantine else ""))
+        self._trace(who, f"{short(lease.lane)} e{lease.epoch}: {', '.join(parts)}")
+
+    # what becomes of a transaction
+
+    def _check_move(self, tx: Transaction, change: Change) -> None:
+        before = self._facts.states.get(tx.id, State.QUEUED)
+        name = self._facts.name(tx)
+        if before in TERMINAL_STATES:
+            self._report("P7", f"{name} was {before} for good, and is {tx.state} now")
+        told = self._follow_events(tx, before, change)
+        if told is not tx.state:
+            self._report("P7", f"{name} is {tx.state}, and its events say that it is {told}")
+        self._facts.states[tx.id] = tx.state
+        match tx.state:
+            case State.CONFIRMED | State.REVERTED:
+                self.check_outcome(tx)
+            case State.FAILED:
+                self._check_failed(tx)
+            case State.QUEUED if before is not State.QUEUED:
+                self._check_requeued(tx)
+            case _:
+                pass
+
+    def _follow_events(self, tx: Transaction, state: State, change: Change) -> State:
+        """Where the commit's events lead; the edges they take are counted."""
+        for event in change.events:
+            if event.tx_id == tx.id and event.kind in _TOLD:
+                edge = _BY_STATES.get((state, _TOLD[event.kind]))
+                if edge is not None:
+                    self.edges[edge] += 1
+                state = _TOLD[event.kind]
+        return state
+
+    def check_outcome(self, tx: Transaction) -> None:
+        """P7: executed on the canonical chain at finality, by one of its own attempts, just as the receipt says."""
+        told, name = tx.receipt, self._facts.name(tx)
+        assert told is not None
+        block = self._facts.chains[tx.lane.chain_id].final.at(told.block.number)
+        if block is None or block.hash != told.block.hash:
+            self._report("P7", f"{name} is {tx.state} by block {told.block.number}, which is not final")
+            return
+        truth = block.receipts.get(told.hash)
+        if truth != told or truth.succeeded != (tx.state is State.CONFIRMED):
+            self._report("P7", f"{name} is {tx.state} by {told}, but the chain says {truth}")
+        label = next((one.order.label for one in block.transactions if one.hash == told.hash), None)
+        if label != self._facts.wish_of(tx).label:
+            self._report("P7", f"{name} is {tx.state} by the receipt of {label!r}")
+
+    def _check_failed(self, tx: Transaction) -> None:
+        """P7: no attempt left; or what was executed in its stead is final."""
+        wish, name = self._facts.wish_of(tx), self._facts.name(tx)
+        if self._facts.executions(tx.lane.chain_id, wish.label):
+            self._report("P7", f"{name} is failed, and the chain has executed it: {tx.failure}")
+        if tx.receipt is not None:
+            block = self._facts.chains[tx.lane.chain_id].final.at(tx.receipt.block.number)
+            if block is None or tx.receipt.hash not in block.receipts:
+                self._report("P7", f"{name} is failed, and what took its nonce is not final")
+            return
+        consumed = self._facts.consumed(tx.lane, final=True)
+        for known in self._facts.attempts_of(tx):
+            if known.nonce >= consumed and tx.id in self._facts.left.get((known.lane, known.nonce), {}):
+                self._report("P7", f"{name} is failed, and {known.hash[2:8]} left: {tx.failure}")
+        if wish.sound:
+            self._check_unestimable(tx, wish)
+
+    def _check_unestimable(self, tx: Transaction, wish: Wish) -> None:
+        """P7: a sound payload fails only if it reverts in the estimate, and nothing ahead of it can change that."""
+        name = self._facts.name(tx)
+        match wish.order.effect:
+            case Effect.NEVER:
+                pass
+            case Effect.AFTER:
+                ahead = [one for one in self._facts.live(tx.lane) if one.place < tx.place]
+                needed = [one for one in ahead if self._facts.wish_of(one).label == wish.order.after]
+                if any(one.state is not State.MINED for one in needed):
+                    self._report("P7", f"{name} is failed, and {wish.order.after}, on which it waits, is still to run")
+            case _:
+                self._report("P7", f"{name} is failed, and nothing is wrong with it: {tx.failure}")
+
+    def _check_requeued(self, tx: Transaction) -> None:
+        """P3: it may have a second slot only if the first was consumed, at finality, by none of its attempts."""
+        name, mine = self._facts.name(tx), self._facts.attempts_of(tx)
+        consumed = self._facts.consumed(tx.lane, final=True)
+        for known in mine:
+            if known.nonce >= consumed and self._facts.is_known(known):
+                self._report("P3", f"{name} is queued again, and its nonce {known.nonce} is not consumed at finality")
+        hashes = {known.hash for known in mine}
+        ran = [one.hash for _, one in self._facts.canonical(tx.lane) if one.hash in hashes]
+        if ran and not tx.held:
+            self._report("P3", f"{name} is queued again, and {ran[0][2:8]} was executed")
+
+    # the chains
+
+    def arrived(self, endpoint: SimEndpoint, tx: SimTx, verdict: No | None) -> None:
+        lane = LaneKey(tx.chain_id, tx.sender)
+        slot = f"nonce {tx.nonce} of {short(lane)}"
+        self._trace(endpoint.name, f"{tx.hash[2:8]} at {slot}: {verdict or 'taken'}")
+        known = self._facts.attempts.get(tx.hash)
+        if known is None:
+            self._report("P4", f"{tx.hash[2:8]} at {slot} reached {endpoint.name} unrecorded")
+            return
+        if not self._facts.is_known(known):
+            return  # from before commits were lost
+        if verdict is not No.FAULTY:
+            bound = self._facts.left.setdefault((lane, tx.nonce), {})
+            bound.setdefault(known.tx_id, tx.hash)
+            if len(bound) > 1:
+                self._report("P1", f"{slot} was broadcast for {len(bound)} different things")
+        if verdict is No.REPLACEMENT:
+            self._check_step(endpoint, tx, known)
+
+    def _check_step(self, endpoint: SimEndpoint, tx: SimTx, known: Known) -> None:
+        """P5: a new price that a pool does not take instead of the old one closes no gap."""
+        held = endpoint.pool.at(tx.sender, tx.nonce)
+        other = self._facts.attempts.get(held.hash) if held else None
+        if other and self._facts.is_known(other) and other.tx_id == known.tx_id and other.rank < known.rank:
+            self._report(
+                "P5", f"{endpoint.name} refuses {tx.hash[2:8]} as too cheap to replace our own earlier attempt"
+            )
+
+    def grown(self, head: SimBlock, dropped: Sequence[SimBlock]) -> None:
+        chain = next(chain for chain in self._facts.chains.values() if chain.head is head)
+        for block in self._facts.grow(chain, head, dropped):
+            ran = "".join(f" {tx.order.label or 'filler'}@{tx.nonce}" for tx in block.transactions)
+            happened = "".join(f" {one.deed}" for one in block.happenings)
+            self._trace(f"chain-{chain.chain_id}", f"block {block.number} {block.hash[2:8]}{ran}{happened}")
+            for label in {tx.order.label: None for tx in block.transactions if tx.order.label}:
+                times = self._facts.executions(chain.chain_id, label)
+                if times > 1:
+                    self._report("P3", f"{label} was executed {times} times")
+
+    # the clients
+
+    def answered(self, wish: Wish, tx: Transaction) -> None:
+        """P2, P3: a key stands for one transaction, for as long as the store remembers."""
+        if (tx.payload, tx.lane) != (wish.payload, wish.lane):
+            self._report("P2", f"{wish.label} was answered with another transaction")
+        if wish.key is not None:
+            first, store = self._keys.get(wish.key, (tx.id, self._facts.stores))
+            if store == self._facts.stores and first != tx.id:
+                self._report("P3", f"{wish.key} stands for {first[:4]} and for {tx.id[:4]}")
+            self._keys[wish.key] = tx.id, self._facts.stores
+        self._facts.acknowledged.setdefault(tx.id, wish.label)
+
+    # what a node holds in memory
+
+    def check_sizes(self, engine: Engine, queue_limits: Mapping[LaneKey, int]) -> None:
+        """P8: it is bounded by what is live."""
+        for lane, desk in engine.desks.items():
+            sizes = {
+                "sendings": (len(desk.sendings), len(desk.lane.attempt_hashes())),
+                "outlets": (len(desk.outlets), len(desk.chain.endpoints)),
+                "set aside": (len(desk.aside), queue_limits[lane] + len(self._facts.wishes)),
+                "transactions": (len(desk.lane.transactions), len(desk.lane.slots)),
+                "slots": (len(desk.lane.slots), desk.rules.unsettled + 4 * desk.rules.largest_window),
+            }
+            for what, (size, most) in sizes.items():
+                if size > most:
+                    self._report("P8", f"{size} {what} at {short(lane)}, {most} at most")
+        for follower in engine.followers.values():
+            if follower.started and len(follower.head.hashes) > REMEMBERED + MOST_UNFINAL:
+                self._report("P8", f"a follower remembers {len(follower.head.hashes)} blocks")
+
+
+def _some(attempts: set[tuple[Hash, int | None]]) -> str:
+    return " ".join(f"{hash[2:8]} of version {version}" for hash, version in sorted(attempts)) or "nothing more"

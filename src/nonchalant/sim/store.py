@@ -1,0 +1,100 @@
+"""The real store, with the checker looking over its shoulder."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from nonchalant.model import Change, LaneKey, Lease, Request
+from nonchalant.ports import Acceptance, Clock
+from nonchalant.store.migrations import create
+from nonchalant.store.sqlite import SqliteStore, prepare
+from nonchalant.store.witness import Witness
+
+T = TypeVar("T")
+
+
+class Auditor(Protocol):
+    """Who is told of every commit, with nothing happening between the commit and the telling."""
+
+    def accepted(self, requests: Sequence[Request], answers: Sequence[Acceptance]) -> None: ...
+
+    def acquired(self, who: str, lane: LaneKey, epoch: int) -> None: ...
+
+    def committing(self, who: str, lease: Lease) -> None:
+        """Just before the store is asked to commit in the name of this lease."""
+
+    def committed(self, who: str, change: Change, lease: Lease) -> None: ...
+
+
+class SimWitness:
+    """Remembers how far the store had come, and outlives it; a fault may make it forget."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[str, int] | None = None
+
+    def seen(self) -> tuple[str, int] | None:
+        return self._seen
+
+    def saw(self, store_id: str, commits: int) -> None:
+        self._seen = store_id, commits
+
+    def forget(self) -> None:
+        self._seen = None
+
+
+def new_database(store_id: str) -> sqlite3.Connection:
+    connection = _connect()
+    create(connection, store_id)
+    return connection
+
+
+def older_database(copy: bytes) -> sqlite3.Connection:
+    connection = _connect()
+    connection.deserialize(copy)
+    return connection
+
+
+def _connect() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=256)
+    prepare(connection)
+    return connection
+
+
+class WatchedStore(SqliteStore):
+    """One node's access to the database that all nodes share. SQLite is called in place: each call is one instant."""
+
+    def __init__(
+        self, who: str, connection: sqlite3.Connection, clock: Clock, witness: Witness, auditor: Auditor
+    ) -> None:
+        super().__init__(
+            writer=connection,
+            reader=connection,
+            offload_write=_in_place,
+            offload_read=_in_place,
+            clock=clock,
+            witness=witness,
+        )
+        self._who = who
+        self._auditor = auditor
+
+    async def accept(self, requests: Sequence[Request], *, limits: Mapping[LaneKey, int]) -> Sequence[Acceptance]:
+        answers = await super().accept(requests, limits=limits)
+        self._auditor.accepted(requests, answers)
+        return answers
+
+    async def acquire(self, lane: LaneKey, owner: str, ttl: float) -> int | None:
+        epoch = await super().acquire(lane, owner, ttl)
+        if epoch is not None:
+            self._auditor.acquired(self._who, lane, epoch)
+        return epoch
+
+    async def commit(self, change: Change, lease: Lease) -> None:
+        self._auditor.committing(self._who, lease)
+        await super().commit(change, lease)
+        self._auditor.committed(self._who, change, lease)
+
+
+async def _in_place(act: Callable[[], T]) -> T:
+    return act()

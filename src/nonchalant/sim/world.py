@@ -1,0 +1,451 @@
+"""A seeded world: several nodes with the real stages on the real SQL, simulated chains, clients, and faults.
+
+The one place in the simulator where clocks and chance are made. The same seed gives the same history, byte for byte.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nonchalant.desk import LaneRules
+from nonchalant.engine import ChainRules, Engine, EngineRules
+from nonchalant.errors import KeyReused, NonchalantError, QueueFull, ShuttingDown
+from nonchalant.fees import FeeRules
+from nonchalant.intake import Intake
+from nonchalant.model import LaneKey, Millis, Speed
+from nonchalant.policy import Patience
+from nonchalant.sim import schedule, traffic
+from nonchalant.sim.chain import SimChain, Terrain
+from nonchalant.sim.chance import Chance
+from nonchalant.sim.endings import Endings
+from nonchalant.sim.endpoint import GWEI
+from nonchalant.sim.facts import Facts
+from nonchalant.sim.faults import Faults
+from nonchalant.sim.gate import Gate, gated_signer, gated_store
+from nonchalant.sim.journal import Journal, listening
+from nonchalant.sim.loop import SimLoop, forgetting
+from nonchalant.sim.node import Doorbell, Life, Node, NodeChain, NodeClock
+from nonchalant.sim.pool import FLAVOURS
+from nonchalant.sim.properties import Checker, Edge
+from nonchalant.sim.schedule import Kind
+from nonchalant.sim.store import SimWitness, WatchedStore, new_database, older_database
+from nonchalant.sim.trace import Trace
+from nonchalant.sim.traffic import Wish
+from nonchalant.sim.violations import BUG, Violation, Violations
+from nonchalant.sim.wire import SimSigner
+from nonchalant.store.witness import notice_restore
+
+BEGAN: Millis = 1_700_000_000_000
+LEAST_SECONDS = 600.0
+LEASE_SECONDS = 10.0
+BALANCE = 50 * 10**18
+
+# Once the faults are over: nodes are up and leases have run out, a dear market lasts, then everything must settle.
+QUIET_SECONDS = 50.0
+DEAR_SECONDS = 600.0
+SETTLE_SECONDS = 1500.0
+
+# How often a copy of the store is put aside, in a history that will need one.
+COPY_SECONDS = 15.0
+
+# How long a client waits for an answer.
+CLIENT_SECONDS = 12.0
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What came of one seed."""
+
+    seed: int
+    digest: str
+    violations: tuple[Violation, ...]
+    lines: tuple[str, ...]
+    nodes: int
+    lanes: int
+    transactions: int
+    faults: Mapping[Kind, int]
+    edges: Mapping[Edge, int]
+    seconds: float
+
+
+class SimEntropy:
+    """Chance as a process gets it from its operating system."""
+
+    def __init__(self, chance: Chance) -> None:
+        self._chance = chance
+
+    def token(self) -> str:
+        return f"{self._chance.randint(0, 2**128 - 1):032x}"
+
+    def uniform(self, low: float, high: float) -> float:
+        return self._chance.uniform(low, high)
+
+
+class TrueClock:
+    """The time by which the database judges leases."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self._loop = loop
+
+    def now(self) -> Millis:
+        return BEGAN + int(self._loop.time() * 1000)
+
+    def monotonic(self) -> float:
+        return self._loop.time()
+
+    async def sleep(self, seconds: float) -> None:
+        await self._loop.sleep(seconds)
+
+
+def stopwatch() -> Callable[[], float]:
+    """Real seconds since it was made: how fast histories run, never what happens in them."""
+    began = time.monotonic()
+    return lambda: time.monotonic() - began
+
+
+def live(seed: int, *, keep: int | None = 400) -> History:
+    """Live through the history of this seed. `keep` lines of its trace are kept, None: all."""
+    with listening() as journal, forgetting():
+        return _live(seed, keep, journal)
+
+
+def _live(seed: int, keep: int | None, journal: Journal) -> History:
+    world = World(seed, keep)
+    journal.open(world.trace, world.broke)
+    try:
+        return world.run()
+    finally:
+        journal.close()
+
+
+class World:
+    """Also what faults get at (`faults.Realm`)."""
+
+    lease_ttl = LEASE_SECONDS
+
+    def __init__(self, seed: int, keep: int | None = 400) -> None:
+        self._seed = seed
+        chance = self._chance("terrain")
+        self.loop = SimLoop(self._chance("loop"))
+        self.trace = Trace(self.loop, keep=keep)
+        self.clock = TrueClock(self.loop)
+        self._span = chance.uniform(400.0, 500.0)
+        terrains = _terrains(chance)
+        self.lanes: Sequence[LaneKey] = _lanes(chance, terrains)
+        self._wishes = traffic.draw(self._chance("traffic"), self.lanes, terrains, self._span)
+        self._faults_to_come = schedule.draw(self._chance("schedule"), self._span)
+        self._rules = _rules(chance, self.lanes, terrains)
+        self._queue_limits = {lane: chance.choice([8, 1000, 1000]) for lane in self.lanes}
+        self._facts = Facts(self.loop, self._wishes)
+        self._report = Violations(seed, self.loop, self.trace)
+        self._checker = Checker(self._facts, self._report, self.trace)
+        self._endings = Endings(self._facts, self._report, self._checker, self.loop)
+        balances = {lane.address: BALANCE for lane in self.lanes}
+        self.chains: Sequence[SimChain] = [
+            SimChain(terrain, self.loop, self._chance(f"chain {chain_id}"), balances, self._checker)
+            for chain_id, terrain in terrains.items()
+        ]
+        self._signer_of = {lane: SimSigner(lane.address) for lane in self.lanes}
+        self.signers: Sequence[SimSigner] = list(self._signer_of.values())
+        self._io = self._chance("io")
+        self._faults = Faults(self, self.loop, self._chance("faults"), self.trace)
+        self._clients = SimEntropy(self._chance("clients"))
+        self._witness = SimWitness()
+        self._database = new_database(SimEntropy(self._chance("store")).token())
+        self._copies: list[tuple[float, bytes]] = []
+        self._store_up = asyncio.Event()
+        self._store_up.set()
+        self._nodes = [
+            Node(f"n{number}", self.loop, self._io, self.trace, self._begin)
+            for number in range(chance.choice([3, 3, 3, 4]))
+        ]
+        self._lives: dict[str, Life] = {}
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._asking = 0
+        self._over = self.loop.create_future()
+        self._facts.chains = {chain.chain_id: chain for chain in self.chains}
+        self._facts.opened(self._database)
+        self._report.at_the_first = self._break_off
+        self._checker.now = self.clock.now
+        self._checker.engine_of = lambda who: self._lives[who].engine
+        self._checker.told_of_work = self._faults.accepted
+
+    def _chance(self, use: str) -> Chance:
+        """Each use has its own source, so that one more draw here does not change everything there."""
+        return random.Random(f"{self._seed} {use}")
+
+    # the history
+
+    def run(self) -> History:
+        self.loop.run(self._main())
+        return History(
+            seed=self._seed,
+            digest=self.trace.digest(),
+            violations=tuple(self._report.found[:1]),
+            lines=tuple(self.trace.lines),
+            nodes=len(self._nodes),
+            lanes=len(self.lanes),
+            transactions=len(self._facts.accepted),
+            faults=Counter(self._faults.struck),
+            edges=Counter(self._checker.edges),
+            seconds=self.loop.time(),
+        )
+
+    async def _main(self) -> None:
+        self.loop.set_exception_handler(self._unhandled)
+        for chain in self.chains:
+            chain.start()
+        for node in self._nodes:
+            self._spawn(node.run(self._store_up))
+        for wish in self._wishes:
+            self._spawn(self._ask_for(wish))
+        self._faults.start(self._faults_to_come)
+        if any(fault.kind is Kind.STORE_RESTORED for fault in self._faults_to_come):
+            self._spawn(self._copy_store())
+        await self._pass(self._span)
+        self._heal()
+        await self._settle()
+        if self._over.done():
+            self._over.result()
+        if not self._report.found:
+            self._endings.check_end()
+
+    async def _pass(self, until: float) -> None:
+        """Let time pass, checking sizes, unless a promise is broken before."""
+        while self.loop.time() < until and not self._over.done():
+            await asyncio.wait([self._over], timeout=min(10.0, until - self.loop.time()))
+            for node in self._nodes:
+                if node.life is not None and not node.life.gate.dead:
+                    self._checker.check_sizes(node.life.engine, self._queue_limits)
+
+    def _heal(self) -> None:
+        self.trace("world", "nothing goes wrong any more")
+        self._faults.stop()
+        for node in self._nodes:
+            node.hurry = True
+
+    async def _settle(self) -> None:
+        """Everything must come to its end by itself, lanes that can pay the market first."""
+        stopped = self.loop.time()
+        while not self._over.done():
+            quiet = self.loop.time() - stopped
+            if self._asking == 0 and self.loop.time() >= LEAST_SECONDS and self._facts.settled():
+                return
+            if quiet > SETTLE_SECONDS:
+                return  # what is left is named by the last check
+            if quiet > QUIET_SECONDS:
+                self._endings.check_quiet()
+            if quiet > DEAR_SECONDS and any(chain.fee_level != chain.terrain.base_fee for chain in self.chains):
+                self._endings.check_dear_market(self.lanes)
+                for chain in self.chains:
+                    chain.fee_level = chain.terrain.base_fee
+            await self._pass(self.loop.time() + 5.0)
+
+    def _break_off(self) -> None:
+        if not self._over.done():
+            self._over.set_result(None)
+
+    def broke(self, what: str) -> None:
+        """An error nobody expected: the code says so itself."""
+        self._report(BUG, what)
+
+    def _unhandled(self, _loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        error = context.get("exception")
+        if not isinstance(error, NonchalantError):
+            self.broke(f"{context.get('message')}: {error!r}")
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self.loop.create_task(work)
+        task.add_done_callback(self._finished)
+        self._tasks.append(task)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        """An error in the simulator itself ends the run."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self._over.done():
+            self._over.set_exception(error)
+
+    # nodes
+
+    def _begin(self, name: str) -> Life:
+        gate = Gate(name, self.loop, self._io)
+        clock = NodeClock(self.loop, gate, self.clock.now, self._io.uniform(0.0, 1e6))
+        notice_restore(self._database, self._witness)
+        store = WatchedStore(name, self._database, self.clock, self._witness, self._checker)
+        gated = gated_store(store, gate, self.loop, self._io)
+        engine = Engine(
+            store=gated,
+            chains={chain.chain_id: NodeChain(chain, gate) for chain in self.chains},
+            signers={lane: gated_signer(signer, gate) for lane, signer in self._signer_of.items()},
+            rules=self._rules,
+            clock=clock,
+            entropy=self._entropy(name),
+        )
+        bell = Doorbell(gate, self.loop, self._io)
+        bell.ring = engine.poke
+        life = Life(name, gate, clock, engine, Intake(gated, clock, limits=self._queue_limits, arrived=bell))
+        self._lives[name] = life
+        return life
+
+    def _entropy(self, name: str) -> SimEntropy:
+        return SimEntropy(self._chance(f"process {name}"))
+
+    # what faults do to nodes and store
+
+    def gates(self) -> Sequence[Gate]:
+        return [node.gate for node in self._nodes if node.gate]
+
+    def skew(self, gate: Gate, seconds: float) -> None:
+        self._lives[gate.name].clock.skew_millis = int(seconds * 1000)
+
+    def stop_node(self, gate: Gate) -> None:
+        node = next(node for node in self._nodes if node.gate is gate)
+        node.stop(self._lives[gate.name])
+
+    def restore_store(self, much: float) -> bool:
+        old = [copy for at, copy in self._copies if at < self.loop.time() - 1.0]
+        if not old or not self._store_up.is_set():
+            return False
+        self._store_up.clear()
+        for gate in self.gates():
+            gate.kill()
+        # Mostly a young copy: what was lost is still under way then.
+        copy = old[-1 - int(much**2 * min(len(old), 8))]
+        self._spawn(self._put_back(copy, forget_witness=much * 10 % 1 < 0.4))
+        return True
+
+    async def _copy_store(self) -> None:
+        while True:
+            await self.loop.sleep(COPY_SECONDS * self._io.uniform(0.3, 1.7))
+            self._copies.append((self.loop.time(), self._database.serialize()))
+            del self._copies[:-20]
+
+    async def _put_back(self, copy: bytes, *, forget_witness: bool) -> None:
+        await self.loop.sleep(self._io.uniform(0.5, 5.0))
+        lost, self._database = self._database, older_database(copy)
+        self._copies = [(at, kept) for at, kept in self._copies if kept is not copy]
+        self.trace("world", "the store is an older copy now")
+        self._facts.restored(self._database)
+        lost.close()
+        if forget_witness and await self._chain_shows_what_was_lost():
+            self.trace("world", "and its witness is gone")
+            self._witness.forget()
+        self._store_up.set()
+
+    async def _chain_shows_what_was_lost(self) -> bool:
+        """Without a witness only the chain can tell: wait until every endpoint shows all that was lost as final.
+
+        Of a lane that the copy has never used, nobody can tell: an account may have a past of its own.
+        """
+        unused = {
+            LaneKey(row["chain_id"], row["address"])
+            for row in self._facts.rows("SELECT chain_id, address FROM lanes WHERE next_nonce IS NULL")
+        }
+        if any(lane in unused for lane, _ in self._facts.lost_nonces()):
+            return False
+        for _ in range(60):
+            if all(self._is_final_everywhere(lane, nonce) for lane, nonce in self._facts.lost_nonces()):
+                return True
+            await self.loop.sleep(3.0)
+        return False
+
+    def _is_final_everywhere(self, lane: LaneKey, nonce: int) -> bool:
+        chain = self._facts.chains[lane.chain_id]
+        return all(endpoint.final.ledger.account(lane.address).count > nonce for endpoint in chain.endpoints)
+
+    # clients
+
+    async def _ask_for(self, wish: Wish) -> None:
+        self._asking += 1
+        await self.loop.sleep(wish.at)
+        await self._ask_until_answered(wish, wish.node)
+        if wish.again_at is not None:
+            await self.loop.sleep(max(0.0, wish.again_at - self.loop.time()))
+            await self._ask_until_answered(wish, wish.node + 1)
+        self._asking -= 1
+
+    async def _ask_until_answered(self, wish: Wish, first: int) -> None:
+        turn = first
+        while True:
+            life = self._nodes[turn % len(self._nodes)].life
+            turn += 1
+            if life is not None and not life.gate.dead and await self._ask(life, wish):
+                return
+            await self.loop.sleep(self._io.uniform(0.5, 3.0))
+
+    async def _ask(self, life: Life, wish: Wish) -> bool:
+        """True: answered, or it would not be safe to ask again."""
+        asked = self.loop.create_task(life.intake.submit(wish.request(self._clients.token())))
+        self._tasks.append(asked)
+        either: list[asyncio.Future[Any]] = [asked, life.gate.died]
+        await asyncio.wait(either, timeout=CLIENT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if not asked.done():
+            return wish.key is None
+        match asked.exception():
+            case None:
+                tx, _ = asked.result()
+                self._checker.answered(wish, tx)
+                return True
+            case QueueFull() | ShuttingDown():
+                return False
+            case KeyReused():
+                self._report("P2", f"{wish.key} was never used for anything else")
+                return True
+            case _:
+                return wish.key is None
+
+
+def _terrains(chance: Chance) -> dict[int, Terrain]:
+    return {
+        chain_id: Terrain(
+            chain_id=chain_id,
+            block_time=chance.uniform(2.5, 6.0),
+            finality_lag=chance.choice([2, 3, 4, 6, 8, 12, 20, 30]),
+            base_fee=chance.randint(5, 40) * GWEI,
+            flavours=[chance.choice(FLAVOURS) for _ in range(3)],
+            legacy=chance.random() < 0.2,
+            account_limit=chance.choice([4, 8, 16, 16]),
+        )
+        for chain_id in range(1, chance.choice([2, 2, 2, 3]))
+    }
+
+
+def _lanes(chance: Chance, terrains: Mapping[int, Terrain]) -> list[LaneKey]:
+    each = 2 if len(terrains) == 1 else 1
+    return [
+        LaneKey(chain_id, "0x" + f"a{number}" * 20)
+        for chain_id in terrains
+        for number in range(1, 1 + each + (chance.random() < 0.3))
+    ]
+
+
+def _rules(chance: Chance, lanes: Sequence[LaneKey], terrains: Mapping[int, Terrain]) -> EngineRules:
+    windows = {lane: chance.choice([1, 3, 6, 12]) for lane in lanes}
+    return EngineRules(
+        lease_seconds=LEASE_SECONDS,
+        sweep_seconds=chance.choice([1.0, 2.0]),
+        drain_seconds=5.0,
+        chains={
+            chain_id: ChainRules(depth=None, poll_seconds=chance.choice([1.0, 2.0, 3.0, 4.0])) for chain_id in terrains
+        },
+        lanes={
+            lane: LaneRules(
+                window=windows[lane],
+                unsettled=chance.choice([8, 4096, 4096]),
+                batch=chance.choice([2, 100]),
+                largest_window=max(windows.values()),
+                fees=FeeRules(max_fee=terrains[lane.chain_id].base_fee * 14),
+                patience=Patience(
+                    resend_after=chance.randint(4_000, 12_000),
+                    bump_after={Speed.SLOW: 40_000, Speed.STANDARD: 20_000, Speed.FAST: 10_000},
+                ),
+            )
+            for lane in lanes
+        },
+    )

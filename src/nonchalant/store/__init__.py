@@ -1,0 +1,1 @@
+"""The stores: one contract (`ports.Store`), one module a database, named SQL."""

@@ -1,0 +1,243 @@
+-- Named queries for SQLite. Each says its purpose and carries its own guard.
+
+-- count_commit --
+-- Raise the store's own position, so that an older copy of it can be told.
+UPDATE meta SET commits = commits + 1 RETURNING commits;
+
+-- position --
+-- Who this store is and how far it has come.
+SELECT store_id, commits, incarnation FROM meta;
+
+-- raise_incarnation --
+-- The store is older than it once was: every lane must be reconciled.
+UPDATE meta SET incarnation = incarnation + 1;
+
+-- declare_lane --
+-- Make the lane exist. A new lane has nothing to reconcile, unless the store itself has lost commits.
+INSERT INTO lanes (chain_id, address) VALUES (:chain_id, :address) ON CONFLICT DO NOTHING;
+
+-- declare_lease --
+INSERT INTO leases (chain_id, address) VALUES (:chain_id, :address) ON CONFLICT DO NOTHING;
+
+-- queue_depth --
+-- How many transactions wait in the lane; counting stops at the limit. Naming all live states opens the index to it.
+SELECT count(*) FROM (
+    SELECT 1 FROM transactions
+    WHERE chain_id = :chain_id AND address = :address
+        AND state IN ('queued', 'signed', 'sent', 'mined') AND state = 'queued'
+    LIMIT :limit
+);
+
+-- insert_transaction --
+-- No row: the id or the idempotency key is known already.
+INSERT INTO transactions (
+    id, chain_id, address, state, priority, tenant, idempotency_key, body_hash,
+    payload, fees, metadata, created_at, updated_at
+)
+VALUES (
+    :id, :chain_id, :address, 'queued', :priority, :tenant, :idempotency_key, :body_hash,
+    :payload, :fees, :metadata, :now, :now
+)
+ON CONFLICT DO NOTHING
+RETURNING place;
+
+-- known_request --
+-- What an id or an idempotency key was used for.
+SELECT * FROM transactions
+WHERE id = :id OR (tenant = :tenant AND idempotency_key = :idempotency_key)
+ORDER BY id = :id DESC LIMIT 1;
+
+-- lanes_with_work --
+-- Lanes with something to assign or to watch, and who holds them now.
+SELECT lanes.chain_id, lanes.address, leases.owner
+FROM lanes
+LEFT JOIN leases
+    ON leases.chain_id = lanes.chain_id AND leases.address = lanes.address AND leases.expires_at > :now
+WHERE EXISTS (
+        SELECT 1 FROM transactions INDEXED BY transactions_to_assign
+        WHERE chain_id = lanes.chain_id AND address = lanes.address AND state = 'queued' AND held = 0
+    )
+    OR EXISTS (
+        SELECT 1 FROM slots INDEXED BY slots_unsettled
+        WHERE chain_id = lanes.chain_id AND address = lanes.address AND settled = 0
+    )
+ORDER BY lanes.chain_id, lanes.address;
+
+-- heartbeat --
+INSERT INTO nodes (owner, expires_at) VALUES (:owner, :expires_at)
+ON CONFLICT (owner) DO UPDATE SET expires_at = excluded.expires_at;
+
+-- forget_dead_nodes --
+DELETE FROM nodes WHERE expires_at <= :now;
+
+-- live_nodes --
+SELECT count(*) FROM nodes WHERE expires_at > :now;
+
+-- acquire_lease --
+-- Take what is free, expired or one's own, always with a new epoch. No row: another node holds it.
+UPDATE leases SET owner = :owner, epoch = epoch + 1, expires_at = :expires_at
+WHERE chain_id = :chain_id AND address = :address
+    AND (owner IS NULL OR owner = :owner OR expires_at <= :now)
+RETURNING epoch;
+
+-- renew_lease --
+-- Only the holder of this very epoch prolongs it, and only before it expires.
+UPDATE leases SET expires_at = :expires_at
+WHERE chain_id = :chain_id AND address = :address
+    AND owner = :owner AND epoch = :epoch AND expires_at > :now;
+
+-- release_lease --
+UPDATE leases SET owner = NULL, expires_at = 0
+WHERE chain_id = :chain_id AND address = :address AND owner = :owner AND epoch = :epoch;
+
+-- release_node --
+DELETE FROM nodes WHERE owner = :owner;
+
+-- fence --
+-- The first statement of every owner's transaction. No row: the lease is lost.
+SELECT 1 FROM leases
+WHERE chain_id = :chain_id AND address = :address
+    AND owner = :owner AND epoch = :epoch AND expires_at > :now;
+
+-- load_lane --
+SELECT * FROM lanes WHERE chain_id = :chain_id AND address = :address;
+
+-- load_slots --
+-- By the index of what is not final: a lane's past must not slow its start.
+SELECT * FROM slots INDEXED BY slots_unsettled
+WHERE chain_id = :chain_id AND address = :address AND settled = 0 ORDER BY nonce;
+
+-- load_attempts --
+-- Every attempt of every slot that is not final, oldest first.
+SELECT attempts.* FROM slots INDEXED BY slots_unsettled
+CROSS JOIN attempts INDEXED BY attempts_of_a_slot
+    ON attempts.chain_id = slots.chain_id AND attempts.address = slots.address AND attempts.nonce = slots.nonce
+    AND attempts.tx_id IS slots.tx_id
+WHERE slots.chain_id = :chain_id AND slots.address = :address AND slots.settled = 0
+ORDER BY attempts.nonce, attempts.rowid;
+
+-- load_transactions --
+SELECT transactions.* FROM slots INDEXED BY slots_unsettled
+CROSS JOIN transactions ON transactions.id = slots.tx_id
+WHERE slots.chain_id = :chain_id AND slots.address = :address AND slots.settled = 0;
+
+-- load_strangers --
+SELECT * FROM strangers WHERE chain_id = :chain_id AND address = :address AND tx_id IS NULL ORDER BY nonce;
+
+-- put_stranger --
+-- Keep a stranger, or whom it was found to be a twin of; that never changes again.
+INSERT INTO strangers (hash, chain_id, address, nonce, deed, tx_id)
+VALUES (:hash, :chain_id, :address, :nonce, :deed, :tx_id)
+ON CONFLICT (hash) DO UPDATE SET tx_id = excluded.tx_id WHERE strangers.tx_id IS NULL;
+
+-- knows_attempt --
+SELECT 1 FROM attempts WHERE hash = :hash;
+
+-- queued --
+-- What the owner may assign, found by state and never by a cursor.
+SELECT * FROM transactions
+WHERE chain_id = :chain_id AND address = :address AND state = 'queued' AND held = 0
+ORDER BY priority DESC, place LIMIT :limit;
+
+-- hold_queued --
+-- Take a queued row out of the line.
+UPDATE transactions SET held = 1, version = version + 1, attention = :attention, updated_at = :now
+WHERE id = :id AND state = 'queued';
+
+-- queued_before --
+SELECT 1 FROM transactions
+WHERE chain_id = :chain_id AND address = :address AND state = 'queued' AND held = 0 AND place < :place
+LIMIT 1;
+
+-- update_transaction --
+-- Guarded by the version that was read: still in that state, not held, same payload; and by the lane that is leased.
+-- No row: someone else moved it.
+UPDATE transactions SET
+    state = :state, version = :version, held = :held, nonce = :nonce, hash = :hash, receipt = :receipt,
+    failure = :failure, attention = :attention, updated_at = :updated_at
+WHERE id = :id AND version = :version - 1 AND chain_id = :chain_id AND address = :address;
+
+-- put_slot --
+-- Bind a nonce, or write what became of the slot. A nonce that is bound to something else, or final, is refused.
+INSERT INTO slots (chain_id, address, nonce, kind, tx_id, wanted, receipt, settled)
+VALUES (:chain_id, :address, :nonce, :kind, :tx_id, :wanted, :receipt, :settled)
+ON CONFLICT (chain_id, address, nonce) DO UPDATE
+SET wanted = excluded.wanted, receipt = excluded.receipt, settled = excluded.settled
+WHERE slots.settled = 0 AND slots.kind = excluded.kind AND slots.tx_id IS excluded.tx_id;
+
+-- free_slot --
+-- No row: it is not bound any more, or final.
+DELETE FROM slots WHERE chain_id = :chain_id AND address = :address AND nonce = :nonce AND settled = 0;
+
+-- insert_attempt --
+-- Only for a live slot that is bound to the same transaction. The same bytes may be signed again for a filler whose slot
+-- was given back; they stay the attempt they were. No row: the slot is bound to something else, or final.
+INSERT INTO attempts (
+    hash, chain_id, address, nonce, tx_id, kind, fees, gas, raw, epoch, signed_at, floor, sent_at, answer
+)
+SELECT
+    :hash, :chain_id, :address, :nonce, :tx_id, :kind, :fees, :gas, :raw, :epoch, :signed_at, :floor, :sent_at, :answer
+FROM slots
+WHERE chain_id = :chain_id AND address = :address AND nonce = :nonce AND settled = 0 AND tx_id IS :tx_id
+ON CONFLICT (hash) DO UPDATE SET answer = excluded.answer
+WHERE attempts.tx_id IS NULL AND excluded.tx_id IS NULL AND attempts.raw = excluded.raw;
+
+-- answer_attempt --
+-- No row: the lane never signed it.
+UPDATE attempts SET sent_at = :sent_at, answer = :answer
+WHERE hash = :hash AND chain_id = :chain_id AND address = :address;
+
+-- update_lane --
+-- No row: the lane was never declared.
+UPDATE lanes SET
+    next_nonce = :next_nonce, settled_below = :settled_below, seen_block = :seen_block, incarnation = :incarnation,
+    quarantined_below = :quarantined_below, attention = :attention
+WHERE chain_id = :chain_id AND address = :address;
+
+-- insert_event --
+INSERT INTO events (kind, chain_id, address, tx_id, at, data)
+VALUES (:kind, :chain_id, :address, :tx_id, :at, :data);
+
+-- transaction --
+SELECT * FROM transactions WHERE id = :id;
+
+-- transactions --
+-- A listing from the newest down. A hash finds its transaction through any of its attempts. The line of a value that is
+-- not asked for is left out, so that each listing finds its own index.
+SELECT * FROM transactions WHERE TRUE
+    AND state = :state
+    AND chain_id = :chain_id
+    AND address = :address
+    AND nonce = :nonce
+    AND id IN (SELECT tx_id FROM attempts WHERE attempts.hash = :hash)
+    AND idempotency_key = :idempotency_key
+    AND place < :before
+ORDER BY place DESC LIMIT :limit;
+
+-- attempts --
+SELECT * FROM attempts WHERE tx_id = :tx_id ORDER BY rowid;
+
+-- history --
+SELECT * FROM events WHERE tx_id = :tx_id ORDER BY position;
+
+-- events_after --
+SELECT * FROM events WHERE position > :position ORDER BY position LIMIT :limit;
+
+-- last_position --
+SELECT coalesce(max(position), 0) FROM events;
+
+-- lanes --
+SELECT lanes.*, leases.owner, leases.epoch, leases.expires_at
+FROM lanes JOIN leases ON leases.chain_id = lanes.chain_id AND leases.address = lanes.address
+WHERE :address IS NULL OR (lanes.chain_id = :chain_id AND lanes.address = :address)
+ORDER BY lanes.chain_id, lanes.address;
+
+-- live_states --
+SELECT state, count(*) AS n FROM transactions
+WHERE chain_id = :chain_id AND address = :address AND state IN ('queued', 'signed', 'sent', 'mined')
+GROUP BY state;
+
+-- live_slots --
+SELECT kind, count(*) AS n FROM slots INDEXED BY slots_unsettled
+WHERE chain_id = :chain_id AND address = :address AND settled = 0
+GROUP BY kind;

@@ -1,0 +1,466 @@
+"""The store on SQLite: one file, write-ahead log, one writer at a time, every acknowledged commit on disk.
+
+Several processes may open the same file; leases fence them off from each other as on any other store. The connection
+is used off the event loop, through an injected offload: a thread of its own in production, in place in the simulator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nonchalant.errors import BadSettings, CommitUnknown, LeaseLost, RowMoved, StoreUnavailable
+from nonchalant.model import (
+    Attempt,
+    Attention,
+    Change,
+    Event,
+    Hash,
+    LaneKey,
+    Lease,
+    Request,
+    Slot,
+    SlotKind,
+    State,
+    Transaction,
+    TxId,
+    Wanted,
+)
+from nonchalant.ports import (
+    Acceptance,
+    Clock,
+    Duplicate,
+    Entropy,
+    Filter,
+    KeyTaken,
+    LaneSummary,
+    LaneWork,
+    Loaded,
+    NoRoom,
+    Offload,
+)
+from nonchalant.store import migrations, queries, rows
+from nonchalant.store.witness import FileWitness, Witness, notice_restore
+
+T = TypeVar("T")
+
+# How long a writer waits for another process's commit before it gives up.
+BUSY_SECONDS = 5.0
+
+
+class SqliteStore:
+    """`ports.Store` on SQLite."""
+
+    def __init__(
+        self,
+        *,
+        writer: sqlite3.Connection,
+        reader: sqlite3.Connection,
+        offload_write: Offload,
+        offload_read: Offload,
+        clock: Clock,
+        witness: Witness,
+        on_close: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._offload_write = offload_write
+        self._offload_read = offload_read
+        self._clock = clock
+        self._witness = witness
+        self._on_close = on_close
+        self._sql = queries.load("sqlite")
+        self._store_id = str(self._one("position")["store_id"])
+
+    @classmethod
+    def open(cls, path: str | Path, *, clock: Clock, entropy: Entropy) -> SqliteStore:
+        """Open the file, making it if it is missing; a file of another version is refused until it is migrated."""
+        writer, reader = connect(path), connect(path)
+        witness = FileWitness(Path(f"{path}-witness"))
+        try:
+            with _refusals():
+                if migrations.version_of(writer) == 0:
+                    migrations.create(writer, entropy.token())
+                migrations.check(writer)
+                notice_restore(writer, witness)
+        except BaseException:
+            reader.close()
+            writer.close()
+            raise
+        threads = [ThreadPoolExecutor(1, thread_name_prefix=f"sqlite-{use}") for use in ("write", "read")]
+
+        def shut() -> None:
+            for thread in threads:
+                thread.shutdown(wait=True)
+            reader.close()
+            writer.close()
+            witness.close()
+
+        return cls(
+            writer=writer,
+            reader=reader,
+            offload_write=_in_thread(threads[0]),
+            offload_read=_in_thread(threads[1]),
+            clock=clock,
+            witness=witness,
+            on_close=shut,
+        )
+
+    # intake
+
+    async def accept(self, requests: Sequence[Request], *, limits: Mapping[LaneKey, int]) -> Sequence[Acceptance]:
+        def act(now: int) -> list[Acceptance]:
+            depths: dict[LaneKey, int] = {}
+            return [self._accept_one(request, depths, limits[request.lane], now) for request in requests]
+
+        return await self._write(act)
+
+    def _accept_one(self, request: Request, depths: dict[LaneKey, int], limit: int, now: int) -> Acceptance:
+        lane = request.lane
+        if lane not in depths:
+            depths[lane] = self._scalar("queue_depth", **lane._asdict(), limit=limit)
+        if depths[lane] >= limit:
+            return self._known(request) or NoRoom()
+        row = self._run("insert_transaction", **rows.request_columns(request), now=now).fetchone()
+        if row is None:
+            known = self._known(request)
+            assert known is not None
+            return known
+        depths[lane] += 1
+        self._run(
+            "insert_event",
+            **rows.event_columns(Event(kind="tx.accepted", lane=lane, at=now, tx_id=request.id)),
+        )
+        return rows.accepted(request, row["place"], now)
+
+    def _known(self, request: Request) -> Acceptance | None:
+        key = request.idempotency_key
+        row = self._run("known_request", id=request.id, tenant=request.tenant, idempotency_key=key).fetchone()
+        if row is None:
+            return None
+        if row["id"] == request.id:
+            return rows.transaction(row)  # our own commit, whose outcome we had not learnt
+        if row["body_hash"] != request.body_hash:
+            return KeyTaken()
+        return Duplicate(rows.transaction(row))
+
+    async def declare(self, lanes: Sequence[LaneKey]) -> None:
+        def act(_: int) -> None:
+            for lane in lanes:
+                self._run("declare_lane", **lane._asdict())
+                self._run("declare_lease", **lane._asdict())
+
+        await self._write(act)
+
+    async def incarnation(self) -> int:
+        return await self._read(lambda: int(self._one("position", self._reader)["incarnation"]))
+
+    # ownership
+
+    async def lanes_with_work(self) -> Sequence[LaneWork]:
+        def act() -> list[LaneWork]:
+            found = self._all("lanes_with_work", now=self._clock.now())
+            return [LaneWork(LaneKey(row["chain_id"], row["address"]), row["owner"]) for row in found]
+
+        return await self._read(act)
+
+    async def heartbeat(self, owner: str, ttl: float) -> int:
+        def act(now: int) -> int:
+            self._run("heartbeat", owner=owner, expires_at=now + _millis(ttl))
+            self._run("forget_dead_nodes", now=now)
+            return self._scalar("live_nodes", now=now)
+
+        return await self._write(act)
+
+    async def acquire(self, lane: LaneKey, owner: str, ttl: float) -> int | None:
+        def act(now: int) -> int | None:
+            row = self._run(
+                "acquire_lease", **lane._asdict(), owner=owner, now=now, expires_at=now + _millis(ttl)
+            ).fetchone()
+            if row is None:
+                return None
+            event = Event(kind="lane.lease", lane=lane, at=now, data={"owner": owner, "epoch": row["epoch"]})
+            self._run("insert_event", **rows.event_columns(event))
+            return int(row["epoch"])
+
+        return await self._write(act)
+
+    async def renew(self, leases: Sequence[Lease], ttl: float) -> Sequence[LaneKey]:
+        def act(now: int) -> list[LaneKey]:
+            expires_at = now + _millis(ttl)
+            return [
+                lease.lane
+                for lease in leases
+                if self._run("renew_lease", **_holder(lease), now=now, expires_at=expires_at).rowcount
+            ]
+
+        return await self._write(act)
+
+    async def release(self, leases: Sequence[Lease], owner: str | None = None) -> None:
+        def act(_: int) -> None:
+            for lease in leases:
+                self._run("release_lease", **_holder(lease))
+            if owner is not None:
+                self._run("release_node", owner=owner)
+
+        await self._write(act)
+
+    # the owner's work
+
+    async def load(self, lease: Lease) -> Loaded:
+        def act(now: int) -> Loaded:
+            self._fence(lease, now)
+            lane = lease.lane._asdict()
+            attempts: dict[int, list[Attempt]] = {}
+            for row in self._run("load_attempts", **lane):
+                attempts.setdefault(row["nonce"], []).append(rows.attempt(row))
+            transactions = {row["id"]: rows.transaction(row) for row in self._run("load_transactions", **lane)}
+            slots = [
+                Slot(
+                    nonce=row["nonce"],
+                    kind=SlotKind(row["kind"]),
+                    tx_id=row["tx_id"],
+                    attempts=tuple(attempts[row["nonce"]]),
+                    wanted=Wanted(row["wanted"]),
+                    receipt=transactions[row["tx_id"]].receipt if row["tx_id"] else rows.receipt(row["receipt"]),
+                )
+                for row in self._run("load_slots", **lane)
+            ]
+            record = rows.lane_record(self._run("load_lane", **lane).fetchone())
+            strangers = [rows.stranger(row) for row in self._run("load_strangers", **lane)]
+            return Loaded(record, slots, list(transactions.values()), strangers)
+
+        return await self._write(act)
+
+    async def queued(self, lane: LaneKey, *, limit: int) -> Sequence[Transaction]:
+        def act() -> tuple[list[Transaction], list[TxId]]:
+            good: list[Transaction] = []
+            broken: list[TxId] = []
+            for row in self._all("queued", **lane._asdict(), limit=limit):
+                try:
+                    good.append(rows.transaction(row))
+                except rows.UNDECODABLE:
+                    broken.append(row["id"])
+            return good, broken
+
+        good, broken = await self._read(act)
+        if broken:
+            await self._hold_undecodable(lane, broken)
+        return good
+
+    async def _hold_undecodable(self, lane: LaneKey, broken: Sequence[TxId]) -> None:
+        """A row that cannot be read leaves the line, with a mark: it must not stop what is behind it."""
+
+        def act(now: int) -> None:
+            mark = Attention("undecodable", "its row in the store cannot be read; restore it, or send it anew", now)
+            for tx_id in broken:
+                self._run("hold_queued", id=tx_id, attention=rows.attention_text(mark), now=now)
+                held = Event(kind="tx.held", lane=lane, at=now, tx_id=tx_id, data={"code": mark.code})
+                self._run("insert_event", **rows.event_columns(held))
+
+        await self._write(act)
+
+    async def has_queued_before(self, tx: Transaction) -> bool:
+        found = await self._read(lambda: self._all("queued_before", **tx.lane._asdict(), place=tx.place))
+        return bool(found)
+
+    async def known_attempts(self, hashes: Sequence[Hash]) -> frozenset[Hash]:
+        return await self._read(lambda: frozenset(hash for hash in hashes if self._all("knows_attempt", hash=hash)))
+
+    async def commit(self, change: Change, lease: Lease) -> None:
+        await self._write(lambda now: self._commit(change, lease, now))
+
+    def _commit(self, change: Change, lease: Lease, now: int) -> None:
+        self._fence(lease, now)
+        lane = lease.lane
+        for nonce in change.freed:
+            self._expect_one("free_slot", {**lane._asdict(), "nonce": nonce})
+        for tx in change.transactions:
+            self._expect_one("update_transaction", {**rows.transaction_columns(tx), **lane._asdict()})
+        for slot in change.slots:
+            self._expect_one("put_slot", rows.slot_columns(slot, lane))
+        for attempt in change.attempts:
+            self._expect_one("insert_attempt", rows.attempt_columns(attempt, lane))
+        for attempt in change.answered:
+            self._expect_one("answer_attempt", rows.attempt_columns(attempt, lane))
+        # After the slots: what this change settles is still above the bound that it may raise.
+        if change.lane is not None:
+            self._expect_one("update_lane", {**rows.lane_columns(change.lane), **lane._asdict()})
+        for stranger in change.strangers:
+            self._run("put_stranger", **rows.stranger_columns(stranger, lane))
+        for event in change.events:
+            self._run("insert_event", **rows.event_columns(event))
+
+    def _fence(self, lease: Lease, now: int) -> None:
+        if self._run("fence", **_holder(lease), now=now).fetchone() is None:
+            raise LeaseLost(f"lease of {lease.lane} at epoch {lease.epoch} is not ours any more")
+
+    def _expect_one(self, query: str, columns: dict[str, object]) -> None:
+        if self._run(query, **columns).rowcount != 1:
+            raise RowMoved(f"{query}: {columns.get('id') or columns.get('nonce')} is not as it was read")
+
+    # reading
+
+    async def transaction(self, tx_id: TxId) -> Transaction | None:
+        found = await self._read(lambda: self._all("transaction", id=tx_id))
+        return rows.transaction(found[0]) if found else None
+
+    async def transactions(self, filter: Filter) -> Sequence[Transaction]:
+        columns = {
+            "state": filter.state and filter.state.value,
+            "chain_id": filter.chain_id,
+            "address": filter.sender,
+            "nonce": filter.nonce,
+            "hash": filter.hash,
+            "idempotency_key": filter.idempotency_key,
+            "before": filter.before,
+            "limit": filter.limit,
+        }
+        asked = {column: value for column, value in columns.items() if value is not None}
+        query = queries.narrowed(self._sql["transactions"], asked.keys())
+        return await self._read(
+            lambda: [rows.transaction(row) for row in self._reader.execute(query, asked).fetchall()]
+        )
+
+    async def attempts(self, tx_ids: Sequence[TxId]) -> Mapping[TxId, Sequence[Attempt]]:
+        return await self._read(
+            lambda: {tx_id: [rows.attempt(row) for row in self._all("attempts", tx_id=tx_id)] for tx_id in tx_ids}
+        )
+
+    async def history(self, tx_id: TxId) -> Sequence[Event]:
+        return await self._read(lambda: [rows.event(row) for row in self._all("history", tx_id=tx_id)])
+
+    async def events_after(self, position: int, *, limit: int) -> Sequence[Event]:
+        return await self._read(
+            lambda: [rows.event(row) for row in self._all("events_after", position=position, limit=limit)]
+        )
+
+    async def last_position(self) -> int:
+        return await self._read(lambda: int(self._all("last_position")[0][0]))
+
+    async def lane(self, key: LaneKey) -> LaneSummary | None:
+        found = await self._read(lambda: self._summaries(key))
+        return found[0] if found else None
+
+    async def lanes(self) -> Sequence[LaneSummary]:
+        return await self._read(lambda: self._summaries(None))
+
+    def _summaries(self, key: LaneKey | None) -> list[LaneSummary]:
+        which = key._asdict() if key else {"chain_id": None, "address": None}
+        return [self._summary(row) for row in self._all("lanes", **which)]
+
+    def _summary(self, row: sqlite3.Row) -> LaneSummary:
+        record = rows.lane_record(row)
+        lane = record.key._asdict()
+        return LaneSummary(
+            record=record,
+            states={State(found["state"]): found["n"] for found in self._all("live_states", **lane)},
+            slots={found["kind"]: found["n"] for found in self._all("live_slots", **lane)},
+            owner=row["owner"] if row["expires_at"] > self._clock.now() else None,
+            epoch=row["epoch"],
+            expires_at=row["expires_at"],
+        )
+
+    async def close(self) -> None:
+        self._on_close()
+
+    # how a call reaches the database
+
+    async def _write(self, act: Callable[[int], T]) -> T:
+        return await self._offload_write(lambda: self._transact(act))
+
+    def _transact(self, act: Callable[[int], T]) -> T:
+        with _refusals():
+            self._writer.execute("BEGIN IMMEDIATE")
+        try:
+            with _refusals():
+                # Time is read inside the write lock, so that no wait for it can stretch a lease.
+                result = act(self._clock.now())
+                commits = self._scalar("count_commit")
+        except BaseException:
+            self._roll_back()
+            raise
+        try:
+            self._writer.execute("COMMIT")
+        except sqlite3.Error as error:
+            # What did not reach the disk for sure may still be found there after a crash.
+            self._roll_back()
+            raise CommitUnknown(f"the commit did not report back: {error}") from error
+        self._witness.saw(self._store_id, commits)
+        return result
+
+    def _roll_back(self) -> None:
+        if self._writer.in_transaction:  # a full or failing disk ends it without being asked
+            self._writer.execute("ROLLBACK")
+
+    async def _read(self, act: Callable[[], T]) -> T:
+        def guarded() -> T:
+            with _refusals():
+                return act()
+
+        return await self._offload_read(guarded)
+
+    def _run(self, query: str, **columns: object) -> sqlite3.Cursor:
+        return self._writer.execute(self._sql[query], columns)
+
+    def _scalar(self, query: str, **columns: object) -> int:
+        return int(self._run(query, **columns).fetchone()[0])
+
+    def _one(self, query: str, connection: sqlite3.Connection | None = None) -> sqlite3.Row:
+        row: sqlite3.Row = (connection or self._writer).execute(self._sql[query]).fetchone()
+        return row
+
+    def _all(self, query: str, **columns: object) -> list[sqlite3.Row]:
+        return self._reader.execute(self._sql[query], columns).fetchall()
+
+
+def connect(path: str | Path) -> sqlite3.Connection:
+    try:
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS)
+        prepare(connection)
+    except sqlite3.Error as error:
+        raise BadSettings(
+            f"store: cannot open {path} ({error}); check that the folder exists and is writable"
+        ) from error
+    return connection
+
+
+def prepare(connection: sqlite3.Connection) -> None:
+    connection.row_factory = sqlite3.Row
+    connection.execute("PRAGMA journal_mode = WAL")
+    # Every commit reaches the disk before it is acknowledged.
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA fullfsync = ON")  # what that takes on macOS; elsewhere it changes nothing
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """What SQLite says, in our words."""
+    try:
+        yield
+    except sqlite3.IntegrityError as error:
+        raise RowMoved(f"the database refused the change: {error}") from error
+    except sqlite3.Error as error:
+        raise StoreUnavailable(f"the store cannot be used now: {error}") from error
+
+
+def _in_thread(thread: ThreadPoolExecutor) -> Offload:
+    async def offload(act: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(thread, act)
+
+    return offload
+
+
+def _holder(lease: Lease) -> dict[str, Any]:
+    return {**lease.lane._asdict(), "owner": lease.owner, "epoch": lease.epoch}
+
+
+def _millis(seconds: float) -> int:
+    return round(seconds * 1000)

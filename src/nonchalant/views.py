@@ -1,0 +1,307 @@
+"""What the outside sees: amounts as decimal strings, times in UTC, addresses with their checksum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from nonchalant.chain.evm.addresses import checksum
+from nonchalant.model import (
+    Address,
+    Attempt,
+    Attention,
+    Event,
+    Fees,
+    LaneKey,
+    Millis,
+    Receipt,
+    Speed,
+    State,
+    Transaction,
+    Wei,
+)
+from nonchalant.ports import LaneSummary
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class FeesView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A speed, both EIP-1559 prices, or a gas price; prices in wei."""
+
+    speed: Speed | None = None
+    max_fee_per_gas: str | None = None
+    max_priority_fee_per_gas: str | None = None
+    gas_price: str | None = None
+
+
+class AccessView(msgspec.Struct, frozen=True, kw_only=True):
+    address: str
+    storage_keys: list[str]
+
+
+class AttentionView(msgspec.Struct, frozen=True, kw_only=True):
+    """Why somebody should look."""
+
+    code: str
+    reason: str
+    since: str
+
+
+class ReceiptView(msgspec.Struct, frozen=True, kw_only=True):
+    """`cost` is all that was paid for gas, in wei."""
+
+    hash: str
+    block_number: int
+    block_hash: str
+    succeeded: bool
+    gas_used: int
+    gas_price: str
+    l1_fee: str
+    cost: str
+    contract: str | None
+
+
+class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
+    """One signed payload; `answer` is the last thing nodes said about it."""
+
+    hash: str
+    nonce: int
+    kind: str
+    gas: int
+    fees: FeesView
+    signed_at: str
+    sent_at: str | None
+    answer: str | None
+
+
+class TransactionView(msgspec.Struct, frozen=True, kw_only=True, rename={"sender": "from"}):
+    """A transaction; `hash` is the newest attempt's, once mined the executed one's."""
+
+    id: str
+    state: State
+    chain_id: int
+    sender: str
+    to: str | None
+    value: str
+    data: str
+    gas: int | None
+    access_list: list[AccessView]
+    fees: FeesView
+    priority: int
+    nonce: int | None
+    hash: str | None
+    attempts: list[AttemptView]
+    receipt: ReceiptView | None
+    failure: str | None
+    held: bool
+    attention: AttentionView | None
+    idempotency_key: str | None
+    metadata: dict[str, Any] | None
+    version: int
+    created_at: str
+    updated_at: str
+
+
+class TransactionsView(msgspec.Struct, frozen=True, kw_only=True):
+    """A page, newest first; give `next_cursor` as `cursor` to go on, null: this was the last page."""
+
+    transactions: list[TransactionView]
+    next_cursor: str | None
+
+
+class LaneRef(msgspec.Struct, frozen=True, kw_only=True):
+    chain_id: int
+    address: str
+
+
+class EventView(msgspec.Struct, frozen=True, kw_only=True):
+    position: int
+    kind: str
+    at: str
+    tx: str | None
+    lane: LaneRef
+    data: dict[str, Any]
+
+
+class EventsView(msgspec.Struct, frozen=True, kw_only=True):
+    events: list[EventView]
+
+
+class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
+    """Who works the lane; `owner` null: nobody now."""
+
+    owner: str | None
+    epoch: int
+    expires_at: str | None
+
+
+class LaneView(msgspec.Struct, frozen=True, kw_only=True):
+    """One account on one chain; what this node does not know now is null (`window`: no longer configured here)."""
+
+    chain_id: int
+    address: str
+    next_nonce: int | None
+    settled_below: int
+    quarantined_below: int | None
+    window: int | None
+    in_flight: int | None
+    transactions: dict[str, int]
+    slots: dict[str, int]
+    balance: str | None
+    head: int | None
+    lease: LeaseView
+    attention: AttentionView | None
+
+
+class LanesView(msgspec.Struct, frozen=True, kw_only=True):
+    lanes: list[LaneView]
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An RFC 9457 problem document; `code` is stable, `field` names what to correct."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    field: str | None = None
+
+
+def show_transaction(tx: Transaction, attempts: Sequence[Attempt]) -> TransactionView:
+    return TransactionView(
+        id=tx.id,
+        state=tx.state,
+        chain_id=tx.lane.chain_id,
+        sender=checksum(tx.lane.address),
+        to=_address(tx.payload.to),
+        value=str(tx.payload.value),
+        data="0x" + tx.payload.data.hex(),
+        gas=tx.payload.gas,
+        access_list=[
+            AccessView(address=checksum(address), storage_keys=list(keys)) for address, keys in tx.payload.access_list
+        ],
+        fees=_fees(tx.fees),
+        priority=tx.priority,
+        nonce=tx.nonce,
+        hash=tx.hash,
+        attempts=[_attempt(attempt) for attempt in attempts],
+        receipt=_receipt(tx.receipt),
+        failure=tx.failure,
+        held=tx.held,
+        attention=_attention(tx.attention),
+        idempotency_key=tx.idempotency_key,
+        metadata=None if tx.metadata is None else dict(tx.metadata),
+        version=tx.version,
+        created_at=show_time(tx.created_at),
+        updated_at=show_time(tx.updated_at),
+    )
+
+
+def show_lane(
+    summary: LaneSummary, *, window: int | None, in_flight: int | None, balance: Wei | None, head: int | None
+) -> LaneView:
+    record = summary.record
+    return LaneView(
+        chain_id=record.key.chain_id,
+        address=checksum(record.key.address),
+        next_nonce=record.next_nonce,
+        settled_below=record.settled_below,
+        quarantined_below=record.quarantined_below,
+        window=window,
+        in_flight=in_flight,
+        transactions={state.value: count for state, count in summary.states.items()},
+        slots=dict(summary.slots),
+        balance=None if balance is None else str(balance),
+        head=head,
+        lease=LeaseView(
+            owner=summary.owner,
+            epoch=summary.epoch,
+            expires_at=None if summary.owner is None else show_time(summary.expires_at),
+        ),
+        attention=_attention(record.attention),
+    )
+
+
+def show_event(event: Event) -> EventView:
+    return EventView(
+        position=event.position,
+        kind=event.kind,
+        at=show_time(event.at),
+        tx=event.tx_id,
+        lane=_lane(event.lane),
+        data={key: _exact(value) for key, value in event.data.items()},
+    )
+
+
+def show_time(at: Millis) -> str:
+    return (_EPOCH + timedelta(milliseconds=at)).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+def _exact(value: object) -> object:
+    """Amounts beyond what every JSON reader keeps exact become strings."""
+    match value:
+        case bool():
+            return value
+        case int():
+            return value if -(2**53) < value < 2**53 else str(value)
+        case Mapping():
+            return {str(key): _exact(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_exact(item) for item in value]
+        case _:
+            return value
+
+
+def _attempt(attempt: Attempt) -> AttemptView:
+    return AttemptView(
+        hash=attempt.hash,
+        nonce=attempt.nonce,
+        kind=attempt.kind.value,
+        gas=attempt.gas,
+        fees=_fees(attempt.fees),
+        signed_at=show_time(attempt.signed_at),
+        sent_at=None if attempt.sent_at is None else show_time(attempt.sent_at),
+        answer=attempt.answer,
+    )
+
+
+def _receipt(receipt: Receipt | None) -> ReceiptView | None:
+    if receipt is None:
+        return None
+    return ReceiptView(
+        hash=receipt.hash,
+        block_number=receipt.block.number,
+        block_hash=receipt.block.hash,
+        succeeded=receipt.succeeded,
+        gas_used=receipt.gas_used,
+        gas_price=str(receipt.gas_price),
+        l1_fee=str(receipt.l1_fee),
+        cost=str(receipt.cost),
+        contract=_address(receipt.contract),
+    )
+
+
+def _fees(fees: Speed | Fees) -> FeesView:
+    if isinstance(fees, Speed):
+        return FeesView(speed=fees)
+    if fees.priority is None:
+        return FeesView(gas_price=str(fees.max_fee))
+    return FeesView(max_fee_per_gas=str(fees.max_fee), max_priority_fee_per_gas=str(fees.priority))
+
+
+def _attention(attention: Attention | None) -> AttentionView | None:
+    if attention is None:
+        return None
+    return AttentionView(code=attention.code, reason=attention.reason, since=show_time(attention.since))
+
+
+def _lane(key: LaneKey) -> LaneRef:
+    return LaneRef(chain_id=key.chain_id, address=checksum(key.address))
+
+
+def _address(address: Address | None) -> str | None:
+    return None if address is None else checksum(address)

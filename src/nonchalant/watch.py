@@ -1,0 +1,391 @@
+"""Watching: one follower a chain, however many lanes; and what its findings mean for one lane.
+
+The follower links blocks by parent hash, matches their transactions with every live attempt, and believes nothing
+that the linked chain does not hold. Its cost grows with blocks, not with pending transactions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import TypeVar
+
+import structlog
+
+from nonchalant import heads, lifecycle, policy
+from nonchalant.desk import Desk
+from nonchalant.errors import NodeRefused, NonchalantError, Unreachable
+from nonchalant.heads import Head
+from nonchalant.lanes import Work
+from nonchalant.model import Block, BlockRef, Hash, LaneKey, Market, Receipt, Slot, View
+from nonchalant.ports import Chain, Clock, Endpoint
+
+log = structlog.get_logger()
+T = TypeVar("T")
+
+# Further behind than this, the follower starts anew at finality and every live attempt is looked up instead.
+MAX_WALK = 512
+
+# An endpoint whose head stands still this long while the chain moves does not count for finality.
+STALLED_SECONDS = 90.0
+
+# How long one look at the endpoints waits for the slower ones.
+LOOK_SECONDS = 1.0
+
+# Prices are asked again after this long, even within one block.
+MARKET_SECONDS = 3.0
+
+
+class Follower:
+    """The chain as this node sees it (`desk.Eyes`)."""
+
+    def __init__(self, chain: Chain, *, depth: int | None, clock: Clock) -> None:
+        self.chain = chain
+        self.trouble: str | None = None  # why settling stands still, for people
+        self.halted: str | None = None  # a final block vanished: nothing more is done on this chain
+        self._depth = depth
+        self._clock = clock
+        self._head: Head | None = None
+        self._asked: dict[str, asyncio.Task[View | None]] = {}  # endpoints that have not answered yet
+        self._views: dict[str, View] = {}  # of the endpoints that answered the last poll
+        self._progress: dict[str, tuple[int, float]] = {}  # an endpoint's head, and when it got there
+        self._desks: dict[LaneKey, Desk] = {}
+        self._watching: dict[Hash, LaneKey] = {}
+        self._market: tuple[Market, BlockRef, float] | None = None
+
+    # what a lane sees
+
+    @property
+    def head(self) -> Head:
+        if self._head is None:
+            raise Unreachable(
+                f"chain {self.chain.chain_id} has not been seen yet: {self.trouble or 'no answer so far'}"
+            )
+        return self._head
+
+    @property
+    def started(self) -> bool:
+        return self._head is not None
+
+    def sit_down(self, desk: Desk) -> None:
+        """Tell this desk of everything that happens to its lane from now on."""
+        self._desks[desk.key] = desk
+        self.watch(desk.key, desk.lane.attempt_hashes())
+
+    def stand_up(self, desk: Desk) -> None:
+        if self._desks.get(desk.key) is desk:
+            del self._desks[desk.key]
+            self.forget([hash for hash, lane in self._watching.items() if lane == desk.key])
+
+    def watch(self, lane: LaneKey, hashes: list[Hash]) -> None:
+        for hash in hashes:
+            self._watching[hash] = lane
+
+    def forget(self, hashes: list[Hash]) -> None:
+        for hash in hashes:
+            self._watching.pop(hash, None)
+
+    async def ask(self, question: Callable[[Endpoint], Awaitable[T]]) -> T:
+        trouble: NonchalantError | None = None
+        for endpoint in self._by_trust():
+            try:
+                return await question(endpoint)
+            except Unreachable as error:
+                trouble = error
+            except NodeRefused as refusal:
+                # A full queue, a missing method or a lost state is this endpoint's own; another may answer.
+                if policy.is_verdict(refusal):
+                    raise
+                trouble = refusal
+        raise trouble or Unreachable(f"no endpoint of chain {self.chain.chain_id} answers")
+
+    def _by_trust(self) -> list[Endpoint]:
+        """Endpoints that answered the last poll, those that have our head first."""
+        top = self.head.top.number
+        answering = [endpoint for endpoint in self.chain.endpoints if endpoint.name in self._views]
+        return sorted(answering, key=lambda endpoint: self._views[endpoint.name].head.number < top)
+
+    async def market(self) -> Market:
+        now, top = self._clock.monotonic(), self.head.top
+        if self._market is None or self._market[1] != top or now - self._market[2] > MARKET_SECONDS:
+            self._market = (await self.ask(lambda endpoint: endpoint.market()), top, now)
+        return self._market[0]
+
+    async def vouch(self, block: BlockRef) -> bool:
+        head = self.head
+        if head.has(block):
+            return True
+        if block.number > head.final.number or block.number in head.hashes:
+            return False
+        answers = [await self._hash_at(endpoint, block.number) for endpoint in self._by_trust()]
+        if None in answers or not answers:
+            raise Unreachable(f"not every endpoint says what block {block.number} is")
+        if heads.agreed(block.number, answers) != block:
+            return False
+        head.hashes[block.number] = block.hash
+        return True
+
+    # following
+
+    async def poll(self) -> None:
+        """Look once at every endpoint; link what is new; tell the desks."""
+        if self.halted:
+            return
+        views = await self._look()
+        if not views:
+            self.trouble = f"no endpoint of chain {self.chain.chain_id} answers"
+            return
+        if self._head is None and not await self._start(views):
+            return
+        moved = await self._follow(views)
+        moved |= await self._finalise(views)
+        if moved:
+            for desk in self._desks.values():
+                desk.wake.set()
+
+    async def _look(self) -> dict[str, View]:
+        for endpoint in self.chain.endpoints:
+            if endpoint.name not in self._asked:
+                self._asked[endpoint.name] = asyncio.create_task(self._view(endpoint))
+        # A slow endpoint is not waited for: its answer counts in the round in which it comes.
+        patience = asyncio.ensure_future(self._clock.sleep(LOOK_SECONDS))
+        everyone = asyncio.ensure_future(asyncio.wait(self._asked.values()))
+        await asyncio.wait([patience, everyone], return_when=asyncio.FIRST_COMPLETED)
+        patience.cancel()
+        everyone.cancel()
+        done = {name: task for name, task in self._asked.items() if task.done()}
+        for name in done:
+            del self._asked[name]
+        views = ((name, task.result()) for name, task in done.items())
+        self._views = {name: view for name, view in views if view is not None}
+        now = self._clock.monotonic()
+        for name, view in self._views.items():
+            height, _ = self._progress.get(name, (-1, now))
+            if view.head.number != height:
+                self._progress[name] = (view.head.number, now)
+        return self._views
+
+    async def _view(self, endpoint: Endpoint) -> View | None:
+        try:
+            return await endpoint.view()
+        except (Unreachable, NodeRefused) as error:
+            log.debug("endpoint.silent", endpoint=endpoint.name, reason=str(error))
+            return None
+
+    async def _start(self, views: dict[str, View]) -> bool:
+        """Begin at a block that everybody calls final."""
+        height = heads.final_height(list(views.values()), len(self.chain.endpoints), self._depth)
+        final = None if height is None else await self._agreed(height, list(views))
+        if final is None:
+            self.trouble = "the endpoints do not agree on a final block to start from"
+            return False
+        self._head = Head(final)
+        for desk in self._desks.values():
+            desk.lookup_due = desk.account_due = True
+        return True
+
+    async def _follow(self, views: dict[str, View]) -> bool:
+        """Link the best head any endpoint shows; ours wins a tie. True: the chain we see changed."""
+        head = self.head
+        endpoints = {endpoint.name: endpoint for endpoint in self.chain.endpoints}
+        best_first = sorted(views, key=lambda name: (-views[name].head.number, not head.has(views[name].head)))
+        for name in best_first:
+            target = views[name].head
+            if head.has(target):
+                return False
+            try:
+                path = await self._path(endpoints[name], target)
+                return bool(path) and await self._link(endpoints[name], path)
+            except (Unreachable, NodeRefused) as error:
+                log.info("head.unlinked", endpoint=name, height=target.number, reason=str(error))
+                if self.halted:
+                    return False
+        return False
+
+    async def _path(self, endpoint: Endpoint, target: BlockRef) -> list[Block]:
+        """The blocks from our chain up to the target. Empty: finality is gone, or too far away."""
+        head = self.head
+        if target.number - head.top.number > MAX_WALK:
+            await self._leap()
+            return []
+        # The usual case is a few blocks straight on: ask for them at once, and check that they link.
+        ahead = range(head.top.number + 1, target.number + 1)
+        found = await asyncio.gather(*(endpoint.block(number) for number in ahead))
+        straight = [block for block in found if block is not None]
+        if straight and _is_linked(straight, target) and head.links(straight[0]) and len(straight) == len(ahead):
+            return straight
+        path = [await _block(endpoint, target.hash)]
+        while not head.links(path[-1]):
+            if path[-1].number <= head.final.number + 1:
+                await self._check_final(head.final)
+                raise Unreachable(f"{endpoint.name} is on a chain without our final block {head.final.number}")
+            path.append(await _block(endpoint, path[-1].parent))
+        return path[::-1]
+
+    async def _check_final(self, final: BlockRef) -> None:
+        """One endpoint that denies our final block is wrong; half of all endpoints mean that finality broke."""
+        answers = await asyncio.gather(*(self._hash_at(endpoint, final.number) for endpoint in self.chain.endpoints))
+        denied = sum(answer is not None and answer != final.hash for answer in answers)
+        if denied >= heads.quorum(len(self.chain.endpoints)):
+            self._halt(f"block {final.number} was final and is not on the chain any more")
+
+    async def _hash_at(self, endpoint: Endpoint, height: int) -> Hash | None:
+        """None: it does not say."""
+        try:
+            block = await endpoint.block(height)
+        except (Unreachable, NodeRefused):
+            return None
+        return None if block is None else block.hash
+
+    async def _link(self, endpoint: Endpoint, path: list[Block]) -> bool:
+        """Collect the receipts of our own attempts in the new blocks, then put the blocks on our chain.
+
+        A block whose receipts cannot be had yet is not linked: it will be asked for again.
+        """
+        receipts: list[Receipt] = []
+        linked: list[Block] = []
+        for block in path:
+            wanted = [hash for hash in block.transactions if hash in self._watching]
+            try:
+                receipts += await self._receipts(endpoint, block, wanted)
+            except (Unreachable, NodeRefused) as error:
+                log.info("receipts.missing", endpoint=endpoint.name, height=block.number, reason=str(error))
+                break
+            linked.append(block)
+        if not linked:
+            return False
+        removed = self.head.extend(linked)
+        if removed:
+            log.info("head.reorged", chain=self.chain.chain_id, depth=len(removed), height=linked[0].number)
+            for desk in self._desks.values():
+                desk.account_due = True
+        for receipt in receipts:
+            lane = self._watching.get(receipt.hash)
+            if lane is not None and lane in self._desks:
+                self._desks[lane].inbox.append(receipt)
+        return True
+
+    async def _receipts(self, endpoint: Endpoint, block: Block, wanted: list[Hash]) -> Sequence[Receipt]:
+        if not wanted:
+            return []
+        try:
+            return await endpoint.receipts(block.ref, wanted)
+        except (Unreachable, NodeRefused):
+            return await self.ask(lambda other: other.receipts(block.ref, wanted))
+
+    async def _finalise(self, views: dict[str, View]) -> bool:
+        """Raise finality to what every healthy endpoint calls final, if it is a block of our own chain."""
+        healthy = {name: view for name, view in views.items() if not self._is_stalled(name)}
+        height = heads.final_height(list(healthy.values()), len(self.chain.endpoints), self._depth)
+        if height is None:
+            self.trouble = "too few endpoints answer to call anything final"
+            return False
+        height = min(height, self.head.top.number)
+        if height <= self.head.final.number:
+            self.trouble = None
+            return False
+        agreed = await self._agreed(height, list(healthy))
+        if agreed is None or not self.head.has(agreed):
+            self.trouble = f"the endpoints disagree about block {height}, which should be final"
+            log.warning("finality.disagreed", chain=self.chain.chain_id, height=height)
+            return False
+        self.trouble = None
+        return self.head.finalise(agreed)
+
+    def _is_stalled(self, name: str) -> bool:
+        height, since = self._progress[name]
+        return height < self.head.top.number and self._clock.monotonic() - since > STALLED_SECONDS
+
+    async def _agreed(self, height: int, names: list[str]) -> BlockRef | None:
+        """The block at this height on which all of these endpoints agree; None also when one does not answer."""
+        endpoints = [endpoint for endpoint in self.chain.endpoints if endpoint.name in names]
+        return heads.agreed(height, await asyncio.gather(*(self._hash_at(endpoint, height) for endpoint in endpoints)))
+
+    async def _leap(self) -> None:
+        """Too many blocks passed unseen: go on from a newer final block, if ours is still below it."""
+        old = self.head
+        if await self._agreed(old.final.number, list(self._views)) != old.final:
+            await self._check_final(old.final)
+        elif await self._start(self._views):
+            self.head.hashes[old.final.number] = old.final.hash
+
+    def _halt(self, reason: str) -> None:
+        """Finality broke: what we called final is gone. Nothing is safe to send before a person has looked."""
+        self.halted = reason
+        self.trouble = reason
+        log.error("chain.halted", chain=self.chain.chain_id, reason=reason)
+        for desk in self._desks.values():
+            desk.wake.set()
+
+
+async def _block(endpoint: Endpoint, hash: Hash) -> Block:
+    block = await endpoint.block(hash)
+    if block is None:
+        raise Unreachable(f"{endpoint.name} does not have block {hash}, which it named")
+    return block
+
+
+def _is_linked(blocks: list[Block], target: BlockRef) -> bool:
+    return blocks[-1].ref == target and all(lower.hash == upper.parent for lower, upper in pairwise(blocks))
+
+
+# the lane's part
+
+
+async def watch(desk: Desk) -> bool:
+    """Bring the lane's slots in line with the linked chain. True: something changed."""
+    lane, head = desk.lane, desk.head
+    if head.final.number != desk.seen_final:
+        # A nonce that somebody used is news again whenever finality moves.
+        desk.account_due |= bool(lane.lost_slots())
+        desk.seen_final = head.final.number
+    if desk.account_due:
+        await desk.see_account()
+    found = await look_up(desk) if desk.lookup_due else []
+    receipts, desk.inbox[:] = [*desk.inbox, *found], []
+    work = desk.work()
+    current = dict(lane.slots)
+    for slot in lane.slots.values():
+        if slot.receipt is not None and not await desk.eyes.vouch(slot.receipt.block):
+            current[slot.nonce] = _reorged(desk, work, slot)
+    for receipt in receipts:
+        nonce = lane.nonce_of(receipt.hash)
+        if nonce is None or current[nonce].receipt is not None or not await desk.eyes.vouch(receipt.block):
+            continue
+        current[nonce] = _included(desk, work, current[nonce], receipt)
+    return await desk.commit(work)
+
+
+async def look_up(desk: Desk) -> list[Receipt]:
+    """Every live attempt by hash, once: those that the endpoint shows executed. What it does not show proves nothing."""
+    hashes = desk.lane.attempt_hashes()
+    found = await desk.eyes.ask(lambda endpoint: endpoint.find(hashes)) if hashes else []
+    desk.lookup_due = False
+    return [receipt for receipt in found if receipt is not None]
+
+
+def _reorged(desk: Desk, work: Work, slot: Slot) -> Slot:
+    lane = desk.lane
+    open_again = replace(slot, receipt=None)
+    work.slot(open_again)
+    tx = lane.transaction_of(slot)
+    if tx is not None:
+        work.move(tx, lifecycle.Reorged())
+    lane.count = min(lane.count, slot.nonce)
+    desk.account_due = True
+    # Due at once: a pool may have forgotten what the old chain had executed.
+    for attempt in slot.attempts:
+        if attempt.hash in desk.sendings:
+            desk.sendings[attempt.hash] = replace(desk.sendings[attempt.hash], at=None)
+    return open_again
+
+
+def _included(desk: Desk, work: Work, slot: Slot, receipt: Receipt) -> Slot:
+    lane = desk.lane
+    tx = lane.transaction_of(slot)
+    if tx is not None:
+        work.move(tx, lifecycle.Included(receipt))
+    lane.count = max(lane.count, slot.nonce + 1)
+    return work.include(slot, receipt)

@@ -1,0 +1,373 @@
+"""Where requests become values: parsed and checked once, trusted afterwards.
+
+The REST body and the keywords of the library's `send` are the same request, so both come through `parse_request`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Container, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from nonchalant.amounts import LIMIT
+from nonchalant.chain.evm.addresses import normalise_address
+from nonchalant.config import ChainSettings, Settings
+from nonchalant.errors import BadRequest, FeeAboveCap, UnknownAccount, UnknownChain
+from nonchalant.model import AccessList, Address, Fees, Hash, LaneKey, Payload, Request, Speed, State, TxId, Wei
+from nonchalant.ports import Filter
+
+MAX_DATA: Final = 128 * 1024  # what geth's pool takes as one whole transaction
+MAX_METADATA: Final = 4 * 1024  # as JSON
+MAX_DEPTH: Final = 16
+MAX_IDEMPOTENCY_KEY: Final = 255
+MAX_PAGE: Final = 500
+LARGEST_NUMBER: Final = 2**63 - 1  # what a database column holds
+
+Number = int | str
+
+
+class AccessBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One entry of an EIP-2930 access list."""
+
+    address: str
+    storage_keys: list[str] = []
+
+
+class FeesBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A speed, or both EIP-1559 prices, or a gas price. Nothing: the chain's configured speed."""
+
+    speed: Speed | None = None
+    max_fee_per_gas: Number | None = None
+    max_priority_fee_per_gas: Number | None = None
+    gas_price: Number | None = None
+
+
+class TransactionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"sender": "from"}):
+    """What should happen. Numbers may be integers, decimal strings or 0x-hex; amounts are in wei."""
+
+    chain_id: Number
+    sender: str
+    to: str | None = None
+    value: Number = 0
+    data: str = "0x"
+    gas: Number | None = None
+    access_list: list[AccessBody] = []
+    fees: FeesBody | None = None
+    priority: int = 5
+    metadata: dict[str, Any] | None = None
+
+
+_decoder = msgspec.json.Decoder(TransactionBody)
+
+
+def parse_request(
+    body: bytes | Mapping[str, object],
+    *,
+    tx_id: TxId,
+    settings: Settings,
+    lanes: Container[LaneKey],
+    tenant: str = "default",
+    idempotency_key: str | None = None,
+) -> Request:
+    """The request in `body`, JSON or plain values (there `data` may be bytes); `BadRequest` names the wrong field."""
+    given = _decode(body)
+    chain = _chain(given.chain_id, settings)
+    lane = LaneKey(chain.id, _address(given.sender, "from"))
+    if lane not in lanes:
+        raise UnknownAccount(
+            f"there is no signer for this account on chain {chain.id}; add it to [[accounts]]", field="from"
+        )
+    payload = _payload(given)
+    asked = _fees(given.fees)
+    if isinstance(asked, Fees):
+        _check_caps(asked, chain)
+    if not 0 <= given.priority <= 9:
+        raise BadRequest("expected 0 to 9, higher goes first", field="priority")
+    metadata = _metadata(given.metadata)
+    return Request(
+        id=tx_id,
+        lane=lane,
+        payload=payload,
+        fees=chain.fees.speed if asked is None else asked,
+        priority=given.priority,
+        tenant=tenant,
+        idempotency_key=None if idempotency_key is None else parse_idempotency_key(idempotency_key),
+        body_hash=_body_hash(lane, payload, asked, given.priority, metadata),
+        metadata=metadata,
+    )
+
+
+def parse_idempotency_key(text: str, field: str = "Idempotency-Key") -> str:
+    if not (1 <= len(text) <= MAX_IDEMPOTENCY_KEY and text.isascii() and text.isprintable() and text == text.strip()):
+        raise BadRequest(f"expected 1 to {MAX_IDEMPOTENCY_KEY} printable ASCII characters", field=field)
+    return text
+
+
+def parse_filter(query: Sequence[tuple[str, str]]) -> Filter:
+    """A listing's query string, as pairs; `BadRequest` names the wrong parameter."""
+    given: dict[str, str] = {}
+    for name, value in query:
+        if name not in FILTERS:
+            raise BadRequest(f"unknown parameter; known here: {', '.join(FILTERS)}", field=name)
+        if name in given:
+            raise BadRequest("given twice", field=name)
+        given[name] = value
+    number = {name: parse_number(given[name], name, LARGEST_NUMBER) for name in _NUMBERS if name in given}
+    limit = number.get("limit", 50)
+    if not 1 <= limit <= MAX_PAGE:
+        raise BadRequest(f"expected 1 to {MAX_PAGE}", field="limit")
+    key = given.get("idempotency_key")
+    return Filter(
+        state=_state(given["state"]) if "state" in given else None,
+        chain_id=number.get("chain_id"),
+        sender=_address(given["from"], "from") if "from" in given else None,
+        nonce=number.get("nonce"),
+        hash=_hash(given["hash"], "hash") if "hash" in given else None,
+        idempotency_key=None if key is None else parse_idempotency_key(key, "idempotency_key"),
+        before=number.get("cursor"),
+        limit=limit,
+    )
+
+
+FILTERS: Final = ("state", "chain_id", "from", "nonce", "hash", "idempotency_key", "cursor", "limit")
+_NUMBERS: Final = ("chain_id", "nonce", "cursor", "limit")
+
+
+def parse_lane(chain_id: str, address: str) -> LaneKey:
+    """A lane as a path names it."""
+    return LaneKey(parse_number(chain_id, "chain_id", LARGEST_NUMBER), _address(address, "address"))
+
+
+def parse_number(value: Number, field: str, most: int) -> int:
+    """A whole number from 0 to `most`, written as an integer, in decimal or in 0x-hex."""
+    number = value if isinstance(value, int) else _written(value)
+    if number is None:
+        raise BadRequest("expected a whole number, decimal or 0x-hex", field=field)
+    if number < 0:
+        raise BadRequest("must not be negative", field=field)
+    if number > most:
+        raise BadRequest(f"does not fit, the largest is {most}", field=field)
+    return number
+
+
+# --- parts of a request ---
+
+
+def _decode(body: bytes | Mapping[str, object]) -> TransactionBody:
+    try:
+        if isinstance(body, bytes):
+            return _decoder.decode(body)
+        values = dict(body)
+        data = values.get("data")
+        if isinstance(data, bytes | bytearray | memoryview):
+            values["data"] = "0x" + bytes(data).hex()
+        return msgspec.convert(values, TransactionBody)
+    except msgspec.ValidationError as error:
+        raise _misfit(str(error)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadRequest(f"the body is not JSON: {error}") from None
+    except RecursionError:
+        raise BadRequest("the body is nested too deeply") from None
+
+
+def _misfit(message: str) -> BadRequest:
+    """msgspec's "what - at `$.path`" in our words, with the field's whole name."""
+    what, _, place = message.partition(" - at ")
+    path = place.rpartition("$")[2].strip("`.")
+    named = re.fullmatch(r"Object (missing required|contains unknown) field `(.*)`", what, re.DOTALL)
+    if named is not None:
+        field = f"{path}.{named.group(2)}" if path else named.group(2)
+        known = FeesBody if path == "fees" else AccessBody if path else TransactionBody
+        names = ", ".join(known.__struct_encode_fields__)
+        unknown = named.group(1) == "contains unknown"
+        return BadRequest(f"unknown field; known here: {names}" if unknown else "missing", field=field)
+    if path == "fees.speed":
+        what = f"expected one of {', '.join(Speed)}"
+    expected = {
+        "int": "a whole number",
+        "int | str": "a whole number, decimal or 0x-hex",
+        "str": "text",
+        "object": "an object",
+    }
+    wrong = re.fullmatch(r"Expected `(.*?)(?: \| null)?`(?:, got `(.*)`)?", what)
+    if wrong is not None:
+        got = f", got {wrong.group(2)}" if wrong.group(2) else ""
+        what = f"expected {expected.get(wrong.group(1), wrong.group(1))}{got}"
+    return BadRequest(what if path else f"the body: {what}", field=path or None)
+
+
+def _chain(given: Number, settings: Settings) -> ChainSettings:
+    chain_id = parse_number(given, "chain_id", LARGEST_NUMBER)
+    chain = settings.chain(chain_id)
+    if chain is None:
+        known = ", ".join(str(chain.id) for chain in settings.chains)
+        raise UnknownChain(
+            f"chain {chain_id} is not configured (known: {known}); add it to [[chains]]", field="chain_id"
+        )
+    return chain
+
+
+def _payload(given: TransactionBody) -> Payload:
+    data = _data(given.data)
+    if given.to is None and not data:
+        raise BadRequest("missing; only a contract's creation has none, and that needs its code as data", field="to")
+    gas = None if given.gas is None else parse_number(given.gas, "gas", 2**64 - 1)
+    if gas is not None and gas < 21_000:
+        raise BadRequest("the least any transaction needs is 21000; leave it out to have it estimated", field="gas")
+    return Payload(
+        to=None if given.to is None else _address(given.to, "to"),
+        value=_amount(given.value, "value"),
+        data=data,
+        gas=gas,
+        access_list=_access_list(given.access_list),
+    )
+
+
+def _access_list(entries: list[AccessBody]) -> AccessList:
+    if sum(1 + len(entry.storage_keys) for entry in entries) > 1_000:
+        raise BadRequest("more than 1000 addresses and keys", field="access_list")
+    return tuple(
+        (
+            _address(entry.address, f"access_list[{index}].address"),
+            tuple(
+                _hash(key, f"access_list[{index}].storage_keys[{place}]")
+                for place, key in enumerate(entry.storage_keys)
+            ),
+        )
+        for index, entry in enumerate(entries)
+    )
+
+
+def _fees(given: FeesBody | None) -> Speed | Fees | None:
+    """None: the request leaves it to the chain's settings."""
+    if given is None:
+        return None
+    present = {name for name in given.__struct_fields__ if getattr(given, name) is not None}
+    if present == {"speed"}:
+        return given.speed
+    if present == {"gas_price"}:
+        assert given.gas_price is not None
+        return Fees(_amount(given.gas_price, "fees.gas_price"))
+    if present == {"max_fee_per_gas", "max_priority_fee_per_gas"}:
+        assert given.max_fee_per_gas is not None
+        assert given.max_priority_fee_per_gas is not None
+        fees = Fees(
+            _amount(given.max_fee_per_gas, "fees.max_fee_per_gas"),
+            tip := _amount(given.max_priority_fee_per_gas, "fees.max_priority_fee_per_gas"),
+        )
+        if tip > fees.max_fee:
+            raise BadRequest("must not be above max_fee_per_gas", field="fees.max_priority_fee_per_gas")
+        return fees
+    raise BadRequest("expected one of: speed; max_fee_per_gas with max_priority_fee_per_gas; gas_price", field="fees")
+
+
+def _check_caps(asked: Fees, chain: ChainSettings) -> None:
+    name = "gas_price" if asked.priority is None else "max_fee_per_gas"
+    limits = [(name, asked.max_fee, chain.fees.max_fee)]
+    if asked.priority is not None:
+        limits.append(("max_priority_fee_per_gas", asked.priority, chain.fees.max_priority))
+    for name, price, cap in limits:
+        if cap is not None and price > cap:
+            raise FeeAboveCap(
+                f"above the chain's cap of {cap} wei; ask for less, or raise the cap", field=f"fees.{name}"
+            )
+
+
+def _metadata(given: dict[str, Any] | None) -> dict[str, Any] | None:
+    if given is None:
+        return None
+    _check_json(given, MAX_DEPTH)
+    try:
+        size = len(msgspec.json.encode(given))
+    except UnicodeEncodeError:
+        raise BadRequest("holds text that is not Unicode", field="metadata") from None
+    if size > MAX_METADATA:
+        raise BadRequest(f"takes {size} bytes as JSON, the most is {MAX_METADATA}", field="metadata")
+    return given
+
+
+def _check_json(value: object, depth: int) -> None:
+    """Values of the library may be anything; only what comes back from JSON as it was is taken."""
+    if depth == 0:
+        raise BadRequest(f"nested deeper than {MAX_DEPTH}", field="metadata")
+    match value:
+        case None | bool() | str() | int():
+            pass
+        case float():
+            if not math.isfinite(value):
+                raise BadRequest("holds a number that JSON cannot write", field="metadata")
+        case list():
+            for item in value:
+                _check_json(item, depth - 1)
+        case dict():
+            for key, item in value.items():
+                _check_json(item, depth - 1)
+                if not isinstance(key, str):
+                    raise BadRequest("keys must be text", field="metadata")
+        case _:
+            raise BadRequest(f"{type(value).__name__} is not a JSON value", field="metadata")
+
+
+def _body_hash(
+    lane: LaneKey, payload: Payload, asked: Speed | Fees | None, priority: int, metadata: Mapping[str, object] | None
+) -> str:
+    """Equal for requests that mean the same, however they were written; settings that change leave it alone."""
+    meaning = (
+        lane,
+        (payload.to, payload.value, payload.data, payload.gas, payload.access_list),
+        (asked.max_fee, asked.priority) if isinstance(asked, Fees) else asked,
+        priority,
+        metadata,
+    )
+    return hashlib.sha256(msgspec.json.encode(meaning, order="sorted")).hexdigest()
+
+
+# --- scalars ---
+
+
+def _amount(value: Number, field: str) -> Wei:
+    return parse_number(value, field, LIMIT - 1)
+
+
+def _written(text: str) -> int | None:
+    if re.fullmatch(r"[0-9]{1,100}", text):
+        return int(text)
+    return int(text, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,100}", text) else None
+
+
+def _address(text: str, field: str) -> Address:
+    try:
+        return normalise_address(text)
+    except ValueError as error:
+        raise BadRequest(str(error), field=field) from None
+
+
+def _hash(text: str, field: str) -> Hash:
+    if not re.fullmatch(r"0x[0-9a-fA-F]{64}", text):
+        raise BadRequest("expected 0x and 64 hex digits", field=field)
+    return text.lower()
+
+
+def _data(text: str) -> bytes:
+    # Its length first: fromhex would accept blanks, and a megabyte of them.
+    if not text.startswith("0x") or len(text) % 2:
+        raise BadRequest("expected 0x and an even number of hex digits", field="data")
+    if len(text) > 2 + 2 * MAX_DATA:
+        raise BadRequest(f"longer than {MAX_DATA} bytes", field="data")
+    try:
+        data = bytes.fromhex(text[2:])
+    except ValueError:
+        raise BadRequest("expected hex digits after 0x", field="data") from None
+    if len(data) * 2 != len(text) - 2:
+        raise BadRequest("expected hex digits after 0x", field="data")
+    return data
+
+
+def _state(text: str) -> State:
+    if text not in list(State):
+        raise BadRequest(f"expected one of {', '.join(State)}", field="state")
+    return State(text)

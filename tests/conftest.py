@@ -1,0 +1,25 @@
+"""What every suite shares: where the real parts are, and how much Hypothesis tries."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Derandomised, so that a red run is red again; `make test-long` looks further.
+settings.register_profile("test", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("long", parent=settings.get_profile("test"), derandomize=False, max_examples=2_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
+
+
+@pytest.fixture(scope="session")
+def anvil() -> Path:
+    """The anvil binary that make installed; never skipped, because `make test` runs on real parts."""
+    installed = ROOT.glob(".make/anvil/node_modules/@foundry-rs/anvil-*/bin/anvil")
+    found = os.environ.get("NONCHALANT_ANVIL") or shutil.which("anvil") or next(installed, None)
+    if found is None:
+        pytest.fail("anvil is not installed: run `make install`")
+    return Path(found)

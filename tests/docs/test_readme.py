@@ -1,0 +1,95 @@
+"""The README's first screen works as it is printed."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from nonchalant.devchain import MNEMONIC, RECIPIENT
+from tests import anvil
+from tests.docs.pages import ROOT, Block, blocks
+
+
+def example() -> Block:
+    [found] = [block for block in blocks("python") if block.page == "README.md"]
+    return found
+
+
+async def run(folder: Path) -> str:
+    (folder / "pay.py").write_text(example().text)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "pay.py", cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    async with asyncio.timeout(60):
+        output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode()
+    return output.decode()
+
+
+async def test_the_library_example_pays_once_however_often_it_is_run(tmp_path: Path) -> None:
+    home = tmp_path / ".nonchalant"
+    home.mkdir()
+    async with anvil.running(block_time=0.2) as chain:
+        (home / "mnemonic").write_text(MNEMONIC)
+        (home / "mnemonic").chmod(0o600)
+        (home / "nonchalant.toml").write_text(
+            f"""
+            store = "sqlite:nonchalant.db"
+            [[chains]]
+            id = {anvil.CHAIN_ID}
+            endpoints = ["{chain.url}"]
+            poll_interval = 0.1
+            [[accounts]]
+            chains = [{anvil.CHAIN_ID}]
+            key = {{ mnemonic = {{ file = "mnemonic" }} }}
+            """
+        )
+        before = int(await chain.rpc("eth_getBalance", RECIPIENT, "latest"), 16)
+        first, second = await run(tmp_path), await run(tmp_path)
+        paid = int(await chain.rpc("eth_getBalance", RECIPIENT, "latest"), 16) - before
+    assert first.startswith("confirmed 0x")
+    assert second == first
+    assert paid == 10**15
+
+
+def test_the_first_screen_has_the_two_commands_and_the_example() -> None:
+    first_screen = (ROOT / "README.md").read_text().partition("\n## ")[0]
+    assert "\nmake run\n" in first_screen
+    assert f".venv/bin/nonchalant send --to {RECIPIENT} --value 0.01ether" in first_screen
+    assert example().text in first_screen
+
+
+def test_the_example_of_the_package_is_the_readmes_in_short() -> None:
+    import nonchalant
+
+    assert nonchalant.__doc__ is not None
+    for call in ("async with Nonchalant.open(", "await nc.send(", "await tx.settled()"):
+        assert call in nonchalant.__doc__
+        assert call in example().text
+
+
+async def test_the_code_of_the_how_to_works(tmp_path: Path) -> None:
+    """It is defined by running the block, and called as its text says."""
+    from nonchalant import Nonchalant
+    from nonchalant.config import parse_settings
+
+    [block] = [block for block in blocks("python") if block.page == "docs/how-to/embed-the-library.md"]
+    shown: dict[str, object] = {}
+    exec(compile(block.text, block.page, "exec"), shown)
+    key = tmp_path / "key"
+    key.write_text(anvil.KEYS[0])
+    key.chmod(0o600)
+    async with anvil.running(block_time=0.2) as chain:
+        text = f"""
+        store = "sqlite:nonchalant.db"
+        [[chains]]
+        id = {anvil.CHAIN_ID}
+        endpoints = ["{chain.url}"]
+        poll_interval = 0.1
+        [[accounts]]
+        chains = [{anvil.CHAIN_ID}]
+        key = {{ file = "key" }}
+        """
+        async with Nonchalant.open(parse_settings(text, folder=tmp_path, environ={})) as nc:
+            tx_id = await shown["pay"](nc, 7, RECIPIENT, 5)  # type: ignore[operator]
+            assert tx_id == await shown["pay"](nc, 7, RECIPIENT, 5)  # type: ignore[operator]
+            assert (await shown["outcome"](nc, tx_id)).startswith("paid, for ")  # type: ignore[operator]

@@ -1,0 +1,95 @@
+"""What can be asked for: every transaction type, contracts, and what reverts."""
+
+import pytest
+
+from nonchalant.model import Fees, State
+from tests.anvil import CHAIN_ID
+from tests.e2e.ledger import recipient
+from tests.e2e.site import ALICE, ETHER, GWEI, REVERT, Site, pay
+
+ANSWERS_42 = bytes.fromhex("602a60005260206000f3")
+DEPLOYS_IT = bytes.fromhex("600a600c600039600a6000f3") + ANSWERS_42
+# CALLVALUE JUMPI(13) SELFBALANCE JUMPI(13) REVERT; 13: STOP
+NEEDS_A_BALANCE = bytes.fromhex("34600d5747600d5760006000fd5b00")
+ENTRY = {"address": "0x" + "22" * 20, "storage_keys": ["0x" + "00" * 32]}
+
+
+@pytest.mark.parametrize(
+    ("wish", "kind"),
+    [
+        ({}, "0x2"),
+        ({"fees": "fast"}, "0x2"),
+        ({"fees": Fees(40 * GWEI, GWEI)}, "0x2"),
+        ({"access_list": [ENTRY]}, "0x2"),
+        ({"fees": Fees(40 * GWEI)}, "0x0"),
+        ({"fees": Fees(40 * GWEI), "access_list": [ENTRY]}, "0x1"),
+    ],
+    ids=["priced by us", "fast", "priced by the user", "access list", "legacy", "legacy with access list"],
+)
+async def test_every_transaction_type_is_executed_as_asked(site: Site, wish: dict[str, object], kind: str) -> None:
+    async with site.node(accounts=1) as node:
+        handle = await pay(node, "typed", data="0x1234", **wish)
+        await site.settle(handle)
+        assert handle.transaction.state is State.CONFIRMED
+        found = await site.chain.rpc("eth_getTransactionByHash", handle.transaction.hash)
+    assert found["type"] == kind
+    assert found["input"] == "0x1234"
+    listed = [(entry["address"], entry["storageKeys"]) for entry in found.get("accessList", [])]
+    assert listed == ([(ENTRY["address"], ENTRY["storage_keys"])] if "access_list" in wish else [])
+    await site.audit(["typed"])
+
+
+async def test_a_contract_is_deployed_and_its_address_told(site: Site) -> None:
+    async with site.node(accounts=1) as node:
+        handle = await node.send(chain_id=CHAIN_ID, sender=ALICE, data=DEPLOYS_IT)
+        await site.settle(handle)
+        receipt = handle.transaction.receipt
+        assert handle.transaction.state is State.CONFIRMED
+        assert receipt is not None
+        assert await site.chain.rpc("eth_getCode", receipt.contract, "latest") == "0x" + ANSWERS_42.hex()
+
+
+async def test_what_would_revert_fails_and_spends_no_nonce(site: Site) -> None:
+    await site.chain.set_code(recipient("reverts"), REVERT)
+    async with site.node(accounts=1) as node:
+        handle = await pay(node, "reverts")
+        await site.settle(handle)
+        assert handle.transaction.state is State.FAILED
+        assert "revert" in (handle.transaction.failure or "")
+        assert handle.transaction.nonce is None
+        after = await pay(node, "after")
+        await site.settle(after)
+        assert (after.transaction.state, after.transaction.nonce) == (State.CONFIRMED, 0)
+    assert await site.count(tag="pending") == 1
+
+
+async def test_what_reverts_with_gas_named_is_called_reverted(site: Site) -> None:
+    await site.chain.set_code(recipient("reverts"), REVERT)
+    async with site.node(accounts=1) as node:
+        handle = await pay(node, "reverts", gas=100_000)
+        await site.settle(handle)
+        receipt = handle.transaction.receipt
+        assert handle.transaction.state is State.REVERTED
+        assert receipt is not None
+        assert not receipt.succeeded
+        assert receipt.cost > 0
+    assert (await site.count(), await site.paid("reverts")) == (1, 0)
+
+
+async def test_what_reverts_only_until_an_earlier_one_has_run_waits_for_it(site: Site) -> None:
+    """As an approval and what rests on it: the contract reverts while it holds nothing, and is paid first."""
+    await site.chain.set_code(recipient("vault"), NEEDS_A_BALANCE)
+    async with site.node(accounts=1) as node:
+        first = await pay(node, "vault", value=5, gas=60_000)
+        call = await node.send(chain_id=CHAIN_ID, sender=ALICE, to=recipient("vault"))
+        await site.settle(first, call)
+        assert [first.transaction.state, call.transaction.state] == [State.CONFIRMED, State.CONFIRMED]
+
+
+async def test_ether_and_data_arrive_exactly(site: Site) -> None:
+    async with site.node(accounts=1) as node:
+        handle = await pay(node, "much", value=str(3 * ETHER + 7), data=b"\x00\xff")
+        await site.settle(handle)
+        found = await site.chain.rpc("eth_getTransactionByHash", handle.transaction.hash)
+    assert (int(found["value"], 16), found["input"]) == (3 * ETHER + 7, "0x00ff")
+    assert await site.paid("much") == 3 * ETHER + 7

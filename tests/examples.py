@@ -1,0 +1,83 @@
+"""Plain values to start a test from; a test names only what it is about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nonchalant.model import (
+    Attempt,
+    AttemptKind,
+    Attention,
+    BlockRef,
+    Fees,
+    LaneKey,
+    LaneRecord,
+    Payload,
+    Receipt,
+    Request,
+    Slot,
+    SlotKind,
+    Speed,
+    State,
+    Transaction,
+)
+
+ALICE = "0x" + "a1" * 20
+BOB = "0x" + "b0" * 20
+LANE = LaneKey(7, ALICE)
+MARK = Attention("look", "please look", 5)
+
+
+def a_hash(text: str | int) -> str:
+    """A hash one can read: the text in hex, padded."""
+    return "0x" + str(text).encode().hex().ljust(64, "0")
+
+
+def a_request(id: str, **fields: Any) -> Request:
+    defaults: dict[str, Any] = {"lane": LANE, "payload": Payload(to=BOB, value=1), "fees": Speed.STANDARD}
+    return Request(id=id, **defaults | fields)
+
+
+def a_transaction(id: str = "tx", **fields: Any) -> Transaction:
+    defaults: dict[str, Any] = {
+        "lane": LANE,
+        "place": 1,
+        "version": 1,
+        "state": State.QUEUED,
+        "payload": Payload(to=BOB, value=1),
+        "fees": Speed.STANDARD,
+        "priority": 5,
+        "tenant": "default",
+        "created_at": 0,
+        "updated_at": 0,
+    }
+    return Transaction(id=id, **defaults | fields)
+
+
+def an_attempt(hash: str, nonce: int = 0, tx_id: str | None = "tx", **fields: Any) -> Attempt:
+    defaults: dict[str, Any] = {
+        "kind": AttemptKind.FILLER if tx_id is None else AttemptKind.ORIGINAL,
+        "fees": Fees(100, 10),
+        "gas": 21_000,
+        "raw": bytes.fromhex(hash[2:]),
+        "epoch": 1,
+        "signed_at": 0,
+        "floor": 0,
+    }
+    return Attempt(hash=hash, nonce=nonce, tx_id=tx_id, **defaults | fields)
+
+
+def a_slot(nonce: int, *attempts: Attempt, tx_id: str | None = "tx", **fields: Any) -> Slot:
+    """A slot with its attempts, or with one that is named after the nonce."""
+    signed = attempts or (an_attempt(a_hash(nonce), nonce, tx_id),)
+    kind = SlotKind.FILLER if tx_id is None else SlotKind.TRANSACTION
+    return Slot(nonce=nonce, kind=kind, tx_id=tx_id, attempts=signed, **fields)
+
+
+def a_receipt(hash: str = "0xaa", number: int = 10, **fields: Any) -> Receipt:
+    defaults: dict[str, Any] = {"succeeded": True, "gas_used": 21_000, "gas_price": 3}
+    return Receipt(hash=hash, block=BlockRef(number, a_hash(f"block {number}")), **defaults | fields)
+
+
+def a_record(**fields: Any) -> LaneRecord:
+    return LaneRecord(**{"key": LANE} | fields)

@@ -1,0 +1,10 @@
+"""Which line of LESSONS a test answers: a marker, so that the list of lessons and their tests can be generated."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def lesson(section: str, line: str) -> pytest.MarkDecorator:
+    """The test shows that ours passes this case; `line` is how the line begins, or the part of it that is shown."""
+    return pytest.mark.lesson(section, line)

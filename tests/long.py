@@ -1,0 +1,206 @@
+"""`make test-long`: for so many hours, going on where the last run stopped, and adding what it reached to bench/RESULTS.md.
+
+    python -m tests.long --hours 2
+
+It goes round: simulated histories (new seeds each time), mutants from scratch, `kill -9` at crash points, and 1,000
+transactions under twenty kills. It stops at the first failure, says how to see it again, and leaves the state as it is,
+so that the next run begins with what failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from nonchalant.testing.crashpoints import Point
+from tests import results
+from tests.anvil import ROOT
+from tests.e2e import kills
+from tests.e2e.crashes import Story, survive
+
+STATE = ROOT / ".make" / "long.json"
+
+HISTORIES_AT_ONCE = 500
+CRASHES_AT_ONCE = 40
+CRASHES_IN_PARALLEL = 4
+# Steps of a process in a crash history: it makes about 170 before everything is settled.
+LAST_STEP = 150
+MUTANT_SEEDS = 2_000
+
+
+class Failed(Exception):
+    """Something did not hold; the message is the command that shows it."""
+
+
+@dataclass(slots=True)
+class Reached:
+    """What all runs together have done."""
+
+    histories: int = 0  # seeds 0 up to this one were lived through
+    mutants: dict[str, int] = field(default_factory=dict)  # the seed that caught each, from scratch
+    mutant_rounds: int = 0
+    crash_histories: int = 0
+    crashes: int = 0
+    killed_transactions: int = 0
+    kills: int = 0
+    seconds: float = 0.0
+
+    def lines(self) -> list[str]:
+        return [
+            f"{self.histories} simulated histories, every promise held",
+            f"{len(self.mutants)} mutants caught from scratch, {self.mutant_rounds} times each or more",
+            f"{self.crashes} times kill -9 at a crash point, all {self.crash_histories} histories exact on the chain",
+            f"{self.killed_transactions} transactions under {self.kills} kills, each executed once",
+            f"{self.seconds / 3600:.2f} hours in all",
+        ]
+
+
+def load() -> Reached:
+    return Reached(**json.loads(STATE.read_text())) if STATE.exists() else Reached()
+
+
+def save(reached: Reached) -> None:
+    STATE.parent.mkdir(exist_ok=True)
+    new = STATE.with_suffix(".new")
+    new.write_text(json.dumps(asdict(reached), indent=2) + "\n")
+    new.replace(STATE)
+
+
+def nonchalant(*arguments: str, seconds: float) -> subprocess.CompletedProcess[str] | None:
+    """Run the command line; None if the time ran out first."""
+    command = [str(Path(sys.executable).with_name("nonchalant")), *arguments]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=max(seconds, 1), check=False)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def simulate(reached: Reached, left: Callable[[], float]) -> None:
+    """The next seeds."""
+    arguments = ["sim", "--first", str(reached.histories), "--seeds", str(HISTORIES_AT_ONCE), "--json"]
+    done = nonchalant(*arguments, seconds=left())
+    if done is None:
+        return
+    if done.returncode != 0:
+        raise Failed(f"nonchalant {' '.join(arguments)}\n{done.stdout[-4000:]}\n{done.stderr[-2000:]}")
+    reached.histories += HISTORIES_AT_ONCE
+
+
+def mutate(reached: Reached, left: Callable[[], float]) -> None:
+    """Each mutant, on seeds that it has not been tried on."""
+    listed = nonchalant("sim", "--mutant", "list", seconds=60)
+    assert listed is not None
+    first = 1_000_000 + reached.mutant_rounds * MUTANT_SEEDS
+    for name in listed.stdout.split():
+        if reached.mutants.get(name, -1) >= first:
+            continue  # caught in this round, before the last run stopped
+        arguments = ["sim", "--mutant", name, "--first", str(first), "--seeds", str(MUTANT_SEEDS), "--json"]
+        done = nonchalant(*arguments, seconds=left())
+        if done is None:
+            return
+        if done.returncode != 1:
+            raise Failed(f"nonchalant {' '.join(arguments)}\nthis mutant survived\n{done.stderr[-2000:]}")
+        reached.mutants[name] = int(json.loads(done.stdout.splitlines()[-1])["seed"])
+        save(reached)
+    reached.mutant_rounds += 1
+
+
+async def crash_once(number: int) -> int:
+    """A history that dies once or twice, at steps chosen by its number; how often it died."""
+    chance = random.Random(number)
+    story = chance.choice([Story.SENDING, Story.SENDING, Story.TAKING_OVER, Story.SUPERSEDED, Story.RECONCILING])
+    points: list[Point | int] = [chance.randrange(1, LAST_STEP) for _ in range(chance.choice([1, 1, 2]))]
+    with tempfile.TemporaryDirectory(prefix="crash-", ignore_cleanup_errors=True) as folder:
+        try:
+            await survive(Path(folder) / "node", story, *points, must_die=False)
+        except AssertionError as error:
+            raise Failed(f"python -m tests.long --crash {number}  # {story.name} {points}\n{error}") from error
+    return len(points)
+
+
+def crash(reached: Reached, left: Callable[[], float]) -> None:
+    gate = asyncio.Semaphore(CRASHES_IN_PARALLEL)
+
+    async def one(number: int) -> None:
+        async with gate:
+            reached.crashes += await crash_once(number)
+
+    async def every() -> None:
+        async with asyncio.TaskGroup() as group:
+            for number in range(reached.crash_histories, reached.crash_histories + CRASHES_AT_ONCE):
+                group.create_task(one(number))
+
+    if left() < 120:
+        return
+    try:
+        asyncio.run(every())
+    except* Failed as failures:
+        raise failures.exceptions[0] from None
+    reached.crash_histories += CRASHES_AT_ONCE
+
+
+def kill(reached: Reached, left: Callable[[], float]) -> None:
+    if left() < 300:
+        return
+    seed = reached.kills
+    with tempfile.TemporaryDirectory(prefix="kills-", ignore_cleanup_errors=True) as folder:
+        try:
+            figures = asyncio.run(kills.run(Path(folder), transactions=1000, kills=20, seed=seed, service=True))
+        except AssertionError as error:
+            raise Failed(
+                f"python -m tests.e2e.kills --transactions 1000 --kills 20 --service --seed {seed}\n{error}"
+            ) from error
+    reached.killed_transactions += figures.transactions
+    reached.kills += figures.toll.kills
+
+
+ROUND = (simulate, crash, mutate, kill)
+
+
+def run(hours: float) -> None:
+    reached, began = load(), time.monotonic()
+    before = reached.seconds
+
+    def left() -> float:
+        return hours * 3600 - (time.monotonic() - began)
+
+    try:
+        while left() > 0:
+            for part in ROUND:
+                if left() <= 0:
+                    break
+                part(reached, left)
+                reached.seconds = before + time.monotonic() - began
+                save(reached)
+                print(f"{part.__name__}: {'; '.join(reached.lines())}", flush=True)
+    finally:
+        reached.seconds = before + time.monotonic() - began
+        save(reached)
+        results.record("Long run, added up over runs", f"make test-long HOURS={hours:g}", reached.lines())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.long", description=__doc__)
+    parser.add_argument("--hours", type=float, default=2)
+    parser.add_argument("--crash", type=int, metavar="NUMBER", help="only this history of crashes, again")
+    options = parser.parse_args()
+    try:
+        if options.crash is None:
+            run(options.hours)
+        else:
+            asyncio.run(crash_once(options.crash))
+    except Failed as failed:
+        sys.exit(f"FAILED: {failed}")
+
+
+if __name__ == "__main__":
+    main()

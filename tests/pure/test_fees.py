@@ -1,0 +1,153 @@
+"""Opening prices, and prices that replace them."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from nonchalant.fees import FeeRules, is_payable, opening, raised, replacement_floor
+from nonchalant.model import Fees, Market, Speed
+
+GWEI = 10**9
+TIPS = {Speed.SLOW: 1 * GWEI, Speed.STANDARD: 2 * GWEI, Speed.FAST: 5 * GWEI}
+MARKET = Market(base_fee=20 * GWEI, gas_price=22 * GWEI, priority=TIPS)
+LEGACY = Market(base_fee=None, gas_price=10 * GWEI + 1, priority={})
+FREE = FeeRules()
+
+amounts = st.integers(0, 2**64)
+caps = st.none() | amounts
+
+
+@st.composite
+def offers(draw: st.DrawFn) -> Fees:
+    """What was signed before: legacy, or with a tip that is not above the whole."""
+    max_fee = draw(amounts)
+    return Fees(max_fee, draw(st.none() | st.integers(0, max_fee)))
+
+
+@st.composite
+def markets(draw: st.DrawFn) -> Market:
+    return Market(
+        base_fee=draw(st.none() | amounts),
+        gas_price=draw(amounts),
+        priority={speed: draw(amounts) for speed in Speed},
+    )
+
+
+rules = st.builds(FeeRules, speed=st.sampled_from(Speed), min_priority=amounts, max_priority=caps, max_fee=caps)
+wishes = st.sampled_from(Speed) | offers()
+
+
+@pytest.mark.parametrize("speed", Speed)
+def test_an_opening_offer_doubles_the_base_fee_and_adds_the_speed_s_tip(speed: Speed) -> None:
+    assert opening(speed, MARKET, FREE) == Fees(40 * GWEI + TIPS[speed], TIPS[speed])
+
+
+@pytest.mark.parametrize(
+    ("speed", "price"),
+    [(Speed.SLOW, 10 * GWEI + 1), (Speed.STANDARD, 11 * GWEI + 2), (Speed.FAST, 12_500_000_002)],
+)
+def test_without_a_base_fee_the_gas_price_is_paid_with_a_margin_by_speed_rounded_up(speed: Speed, price: int) -> None:
+    assert opening(speed, LEGACY, FREE) == Fees(price, None)
+
+
+@pytest.mark.parametrize("speed", Speed)
+def test_without_a_base_fee_a_speed_adds_what_the_market_says_if_it_does(speed: Speed) -> None:
+    assert opening(speed, replace(LEGACY, priority=TIPS), FREE) == Fees(LEGACY.gas_price + TIPS[speed], None)
+
+
+def test_fees_named_by_the_user_are_taken_as_they_are() -> None:
+    assert opening(Fees(7, 3), MARKET, FeeRules(max_fee=1, min_priority=9)) == Fees(7, 3)
+
+
+def test_the_floor_lifts_a_tip_and_a_gas_price() -> None:
+    assert opening(Speed.SLOW, MARKET, FeeRules(min_priority=30 * GWEI)) == Fees(70 * GWEI, 30 * GWEI)
+    assert opening(Speed.SLOW, LEGACY, FeeRules(min_priority=30 * GWEI)) == Fees(30 * GWEI, None)
+
+
+def test_the_caps_bound_an_opening_offer() -> None:
+    assert opening(Speed.FAST, MARKET, FeeRules(max_fee=25 * GWEI)) == Fees(25 * GWEI, 5 * GWEI)
+    assert opening(Speed.FAST, MARKET, FeeRules(max_priority=3 * GWEI)) == Fees(43 * GWEI, 3 * GWEI)
+    assert opening(Speed.FAST, LEGACY, FeeRules(max_fee=9 * GWEI)) == Fees(9 * GWEI, None)
+
+
+@given(st.sampled_from(Speed), markets(), rules)
+def test_an_opening_offer_keeps_every_cap_and_never_tips_more_than_it_pays(
+    speed: Speed, market: Market, rules: FeeRules
+) -> None:
+    offer = opening(speed, market, rules)
+    assert rules.max_fee is None or offer.max_fee <= rules.max_fee
+    assert (offer.priority is None) == (market.base_fee is None)
+    if offer.priority is not None:
+        assert offer.priority <= offer.max_fee
+        assert rules.max_priority is None or offer.priority <= rules.max_priority
+
+
+def test_an_offer_below_the_base_fee_is_not_payable() -> None:
+    assert is_payable(Fees(20 * GWEI, 0), MARKET)
+    assert not is_payable(Fees(20 * GWEI - 1, 0), MARKET)
+    assert is_payable(Fees(1), LEGACY)
+
+
+@given(offers())
+def test_the_replacement_floor_is_a_tenth_more_on_every_field_rounded_up(previous: Fees) -> None:
+    floor = replacement_floor(previous)
+    pairs = [(previous.max_fee, floor.max_fee)]
+    assert (floor.priority is None) == (previous.priority is None)
+    if previous.priority is not None and floor.priority is not None:
+        pairs.append((previous.priority, floor.priority))
+    for old, new in pairs:
+        assert new > old
+        assert new * 100 >= old * 110
+        assert (new - 1) * 100 < old * 110 or new == old + 1
+
+
+@given(offers(), wishes, markets(), rules)
+def test_a_raised_offer_replaces_the_previous_one_within_every_cap(
+    previous: Fees, wish: Speed | Fees, market: Market, rules: FeeRules
+) -> None:
+    cap = wish.max_fee if isinstance(wish, Fees) else rules.max_fee
+    least = replacement_floor(previous)
+    offer = raised(previous, wish, market, rules)
+    too_dear = (cap is not None and least.max_fee > cap) or (
+        None not in (least.priority, rules.max_priority) and least.priority > rules.max_priority  # type: ignore[operator]
+    )
+    # None exactly when no replacement fits: at the cap we keep re-sending, and below it we never freeze.
+    assert (offer is None) == too_dear
+    if offer is None:
+        return
+    assert offer.max_fee >= least.max_fee
+    assert cap is None or offer.max_fee <= cap
+    assert (offer.priority is None) == (previous.priority is None)
+    if offer.priority is not None and least.priority is not None:
+        assert least.priority <= offer.priority <= offer.max_fee
+        assert rules.max_priority is None or offer.priority <= rules.max_priority
+
+
+@given(offers(), markets())
+def test_a_raised_offer_is_never_below_fresh_prices_when_nothing_caps_it(previous: Fees, market: Market) -> None:
+    assume((previous.priority is None) == (market.base_fee is None))
+    fresh = opening(Speed.STANDARD, market, FREE)
+    offer = raised(previous, Speed.STANDARD, market, FREE)
+    assert offer is not None
+    assert offer.max_fee >= fresh.max_fee
+    assert (offer.priority or 0) >= (fresh.priority or 0)
+
+
+def test_a_fresh_price_below_the_previous_one_still_raises_by_the_step() -> None:
+    assert raised(Fees(1000 * GWEI, 100 * GWEI), Speed.SLOW, MARKET, FREE) == Fees(1100 * GWEI, 110 * GWEI)
+
+
+def test_fees_named_by_the_user_are_the_user_s_cap() -> None:
+    assert raised(Fees(50 * GWEI, 1 * GWEI), Fees(54 * GWEI, 1 * GWEI), MARKET, FREE) is None
+    assert raised(Fees(40 * GWEI, 1 * GWEI), Fees(60 * GWEI, 1 * GWEI), MARKET, FREE) == Fees(44 * GWEI, 2 * GWEI)
+
+
+def test_at_the_cap_of_the_tip_there_is_no_raise() -> None:
+    tight = FeeRules(max_priority=2 * GWEI)
+    assert raised(Fees(50 * GWEI, 2 * GWEI), Speed.STANDARD, MARKET, tight) is None
+
+
+def test_an_offer_without_a_tip_is_raised_without_one_even_where_the_chain_has_a_base_fee() -> None:
+    assert raised(Fees(20 * GWEI), Speed.STANDARD, MARKET, FREE) == Fees(42 * GWEI, None)

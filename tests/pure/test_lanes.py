@@ -1,0 +1,401 @@
+"""Nonce arithmetic, and a lane that only ever believes what was committed."""
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nonchalant.errors import IllegalMove
+from nonchalant.lanes import Lane, Work, exposure
+from nonchalant.lifecycle import Assigned, Broadcast, Failed, Included
+from nonchalant.model import Attention, Change, Fees, Payload, Slot, SlotKind, State, Stranger, Transaction
+from tests.examples import (
+    ALICE,
+    BOB,
+    LANE,
+    MARK,
+    a_hash,
+    a_receipt,
+    a_record,
+    a_slot,
+    a_transaction,
+    an_attempt,
+)
+
+
+def a_lane(*nonces: int, count: int = 0, final_count: int = 0, **record: Any) -> Lane:
+    """Fillers at these nonces, on a chain that has executed so many."""
+    lane = Lane(a_record(**record), [a_slot(nonce, tx_id=None) for nonce in nonces])
+    lane.count, lane.final_count = count, final_count
+    return lane
+
+
+@st.composite
+def lanes(draw: st.DrawFn) -> Lane:
+    """Any lane that its own commits can lead to: slots from the settled bound on, `next_nonce` above all of them."""
+    settled_below = draw(st.integers(0, 5))
+    nonces = draw(st.sets(st.integers(settled_below, settled_below + 12)))
+    lowest_next = max((settled_below, *(nonce + 1 for nonce in nonces)))
+    given = st.integers(lowest_next, lowest_next + 4)
+    next_nonce = draw(given if nonces else given | st.none())
+    count = draw(st.integers(settled_below, settled_below + 14))
+    final_count = draw(st.integers(0, count))
+    return a_lane(*nonces, count=count, final_count=final_count, settled_below=settled_below, next_nonce=next_nonce)
+
+
+def with_slots(lane: Lane, nonces: list[int], next_nonce: int) -> Lane:
+    """The lane after a commit that bound these."""
+    slots = [*lane.slots.values(), *(a_slot(nonce, tx_id=None) for nonce in nonces)]
+    after = Lane(replace(lane.record, next_nonce=next_nonce), slots)
+    after.count, after.final_count = lane.count, lane.final_count
+    return after
+
+
+# nonces
+
+
+@given(lanes(), st.integers(0, 10))
+def test_nonces_given_out_are_free_unused_distinct_and_ascending(lane: Lane, wanted: int) -> None:
+    taken = lane.take(wanted)
+    assert len(taken) == wanted
+    assert all(lower < upper for lower, upper in pairwise(taken))
+    assert not set(taken) & set(lane.slots)
+    assert all(nonce >= max(lane.count, lane.record.settled_below) for nonce in taken)
+
+
+@given(lanes(), st.integers(1, 10))
+def test_no_hole_stays_below_a_nonce_that_is_given_out(lane: Lane, wanted: int) -> None:
+    taken = lane.take(wanted)
+    below = set(range(max(lane.count, lane.record.settled_below), taken[-1]))
+    assert below <= set(taken) | set(lane.slots)
+
+
+@given(lanes(), st.integers(0, 10))
+def test_the_next_nonce_is_above_everything_bound_and_gives_trailing_holes_back(lane: Lane, wanted: int) -> None:
+    taken = lane.take(wanted)
+    after = lane.next_after(taken)
+    lowest = max(lane.record.settled_below, lane.count)
+    bound = set(lane.slots) | set(taken)
+    assert all(nonce < after for nonce in bound)
+    # Only trailing holes: the number just below is bound, or used, or final.
+    assert after == lowest or after - 1 in bound
+    assert after >= lowest
+
+
+@given(lanes(), st.integers(0, 8), st.integers(0, 8))
+def test_nonces_given_out_twice_in_a_row_never_collide(lane: Lane, first: int, second: int) -> None:
+    taken = lane.take(first)
+    after = with_slots(lane, taken, lane.next_after(taken))
+    assert not set(taken) & set(after.take(second))
+
+
+@given(lanes())
+def test_a_gap_is_a_hole_with_something_signed_above_it(lane: Lane) -> None:
+    assert set(lane.gaps()) == {hole for hole in lane.holes() if any(nonce > hole for nonce in lane.slots)}
+
+
+@given(lanes(), st.data())
+def test_the_settled_prefix_never_passes_an_unsettled_slot_and_never_falls(lane: Lane, data: st.DataObject) -> None:
+    settled = data.draw(st.sets(st.sampled_from(sorted(lane.slots)))) if lane.slots else set()
+    prefix = lane.settled_prefix(settled)
+    assert prefix >= lane.record.settled_below
+    assert all(nonce >= prefix for nonce in lane.slots if nonce not in settled)
+    known = max(lane.record.settled_below, lane.final_count, *(nonce + 1 for nonce in settled), 0)
+    # It stops only where something is not final.
+    assert prefix == known or (prefix in lane.slots and prefix not in settled)
+
+
+def test_a_lane_that_was_never_synchronised_starts_where_the_chain_stands() -> None:
+    assert a_lane(count=7).next_nonce == 7
+    assert a_lane(count=7).take(2) == [7, 8]
+
+
+def test_the_next_nonce_rises_with_what_the_chain_executed() -> None:
+    assert a_lane(count=7, next_nonce=5).next_nonce == 7
+    assert a_lane(count=3, next_nonce=5).next_nonce == 5
+
+
+def test_the_lowest_holes_are_given_out_first() -> None:
+    lane = a_lane(2, 5, count=1, next_nonce=7)
+    assert lane.holes() == [1, 3, 4, 6]
+    assert lane.gaps() == [1, 3, 4]
+    assert lane.take(6) == [1, 3, 4, 6, 7, 8]
+
+
+# what waits
+
+
+def test_a_slot_is_open_until_the_chain_used_its_nonce() -> None:
+    lane = a_lane(4, 5, 6, count=5)
+    mined = replace(lane.slots[6], receipt=a_receipt())
+    lane.slots[6] = mined
+    assert [slot.nonce for slot in lane.open_slots()] == [5]
+    assert lane.is_consumed(mined)
+
+
+def test_a_slot_is_lost_when_its_nonce_is_used_and_none_of_its_attempts_is_known_to_have_run() -> None:
+    lane = a_lane(3, 4, 5, count=5)
+    lane.slots[3] = replace(lane.slots[3], receipt=a_receipt())
+    assert [slot.nonce for slot in lane.lost_slots()] == [4]
+
+
+def test_room_is_bounded_by_what_is_in_flight_and_by_what_is_not_final() -> None:
+    lane = a_lane(0, 1, 2, 3, count=2)
+    assert lane.room(window=5, unsettled=100) == 3
+    assert lane.room(window=5, unsettled=6) == 2
+    assert lane.room(window=1, unsettled=100) == 0
+
+
+def test_a_slot_can_cost_its_dearest_attempt_and_its_value() -> None:
+    slot = a_slot(0, an_attempt(a_hash(1), fees=Fees(100, 1), gas=10), an_attempt(a_hash(2), fees=Fees(50, 1), gas=30))
+    assert exposure(slot, None) == 1500
+    assert exposure(slot, a_transaction(payload=Payload(to=ALICE, value=7))) == 1507
+
+
+def test_what_is_in_flight_is_committed_and_what_ran_is_not() -> None:
+    tx = a_transaction("a", payload=Payload(to=ALICE, value=7), nonce=1, state=State.SENT, hash="0x1")
+    lane = Lane(a_record(), [a_slot(0, tx_id=None), a_slot(1, tx_id="a")], [tx])
+    both = 2 * 21_000 * 100 + 7
+    assert lane.committed() == both
+    lane.count = 1
+    assert lane.committed() == both - 21_000 * 100
+
+
+def test_a_filler_has_no_transaction() -> None:
+    tx = a_transaction("a")
+    lane = Lane(a_record(), [a_slot(0, tx_id=None), a_slot(1, tx_id="a")], [tx])
+    assert lane.transaction_of(lane.slots[0]) is None
+    assert lane.transaction_of(lane.slots[1]) is tx
+
+
+def test_every_attempt_of_every_slot_is_watched_not_the_newest_only() -> None:
+    old, new = an_attempt(a_hash("old"), 1), an_attempt(a_hash("new"), 1)
+    lane = Lane(a_record(), [a_slot(1, old, new)])
+    assert lane.attempt_hashes() == [old.hash, new.hash]
+    assert lane.nonce_of(old.hash) == lane.nonce_of(new.hash) == 1
+    assert lane.nonce_of("0xelse") is None
+
+
+def test_slots_are_held_in_nonce_order_however_they_come() -> None:
+    assert list(a_lane(5, 3, 4).slots) == [3, 4, 5]
+    assert a_lane(1).key == LANE
+
+
+# applying what was committed
+
+
+def apply(lane: Lane, /, **change: Any) -> Lane:
+    lane.apply(Change(**change))
+    return lane
+
+
+def test_a_bound_slot_is_known_with_its_attempts_and_in_order() -> None:
+    low, high = a_slot(2, tx_id=None), a_slot(9, tx_id=None)
+    lane = apply(a_lane(5), slots=(high, low), attempts=(*high.attempts, *low.attempts))
+    assert list(lane.slots) == [2, 5, 9]
+    assert lane.nonce_of(high.newest.hash) == 9
+
+
+def test_a_settled_slot_is_forgotten_with_its_attempts() -> None:
+    lane = a_lane(1, 2)
+    settled = replace(lane.slots[1], settled=True)
+    apply(lane, slots=(settled,))
+    assert list(lane.slots) == [2]
+    assert lane.nonce_of(settled.newest.hash) is None
+
+
+def test_a_freed_slot_is_forgotten_even_when_it_was_answered_in_the_same_change() -> None:
+    lane = a_lane(1, 2)
+    gone = lane.slots[1].newest
+    apply(lane, freed=(1,), answered=(replace(gone, answer="refused"),))
+    assert list(lane.slots) == [2]
+    assert lane.nonce_of(gone.hash) is None
+
+
+def test_an_answer_changes_the_attempt_it_is_about_and_no_other() -> None:
+    old, new = an_attempt(a_hash("old"), 1), an_attempt(a_hash("new"), 1)
+    lane = Lane(a_record(), [a_slot(1, old, new)])
+    answered = replace(old, answer="accepted", sent_at=5)
+    apply(lane, answered=(answered,))
+    assert lane.slots[1].attempts == (answered, new)
+
+
+def test_transactions_are_kept_while_they_are_live_and_have_a_slot() -> None:
+    flying = a_transaction("a", state=State.SENT, nonce=1, hash="0x1")
+    lane = apply(a_lane(), transactions=(flying,))
+    assert lane.transactions == {"a": flying}
+    apply(lane, transactions=(replace(flying, state=State.CONFIRMED),))
+    assert lane.transactions == {}
+    apply(lane, transactions=(flying,))
+    apply(lane, transactions=(replace(flying, state=State.QUEUED, nonce=None, hash=None),))
+    assert lane.transactions == {}
+
+
+def test_the_record_is_replaced_when_the_change_has_one() -> None:
+    lane = a_lane(next_nonce=3)
+    apply(lane, freed=())
+    assert lane.record.next_nonce == 3
+    apply(lane, lane=a_record(next_nonce=9))
+    assert lane.record.next_nonce == 9
+
+
+# strangers
+
+
+def a_stranger(hash: str = "0xf1", value: int = 1) -> Stranger:
+    return Stranger(hash, 3, Payload(to=BOB, value=value).deed)
+
+
+def test_a_payload_finds_the_first_stranger_that_did_the_same() -> None:
+    strangers = [a_stranger("0xf0", value=9), a_stranger("0xf1"), a_stranger("0xf2")]
+    lane = Lane(a_record(), strangers=strangers)
+    assert lane.twin_of(Payload(to=BOB, value=1, gas=5)) == strangers[1]
+    assert lane.twin_of(Payload(to=BOB, value=2)) is None
+    assert a_lane().twin_of(Payload(to=BOB, value=1)) is None
+
+
+def test_one_stranger_holds_one_transaction_and_no_second_one() -> None:
+    lane, tx = a_lane(), a_transaction("a")
+    apply(lane, strangers=(a_stranger(),))
+    work = Work(lane, 5)
+    work.hold_for(tx, a_stranger())
+    [held] = work.change().transactions
+    assert held.held
+    assert held.attention is not None
+    assert held.attention.code == "same_payload_executed"
+    assert "0xf1" in held.attention.reason
+    assert lane.twin_of(tx.payload) == a_stranger()
+    lane.apply(work.change())
+    assert lane.twin_of(tx.payload) is None
+
+
+def test_a_stranger_that_was_never_met_can_be_held_for_at_once() -> None:
+    lane = apply(a_lane(), strangers=(replace(a_stranger(), tx_id="a"),))
+    assert lane.strangers == {}
+
+
+# a change in the making
+
+
+def test_nothing_is_true_before_it_is_committed() -> None:
+    tx = a_transaction("a")
+    lane = Lane(a_record())
+    work = Work(lane, 5)
+    work.move(tx, Assigned(0, "0x1"))
+    work.bind(0, SlotKind.TRANSACTION, an_attempt(a_hash(1), 0, "a"))
+    work.mark_lane(MARK)
+    assert (lane.slots, lane.transactions, lane.record) == ({}, {}, a_record())
+    lane.apply(work.change())
+    assert lane.slots[0].newest.hash == a_hash(1)
+    assert lane.transactions["a"].state is State.SIGNED
+    assert lane.record.attention == MARK
+
+
+def test_two_moves_in_one_change_write_the_row_once_one_version_on() -> None:
+    work = Work(a_lane(), 5)
+    tx = a_transaction("a", version=4, state=State.SIGNED, nonce=0, hash="0x1")
+    work.move(tx, Broadcast())
+    work.move(tx, Included(a_receipt("0x1")))
+    [written] = work.change().transactions
+    assert (written.state, written.version) == (State.MINED, 5)
+    assert [event.kind for event in work.change().events] == ["tx.sent", "tx.mined"]
+
+
+def test_an_illegal_move_leaves_no_trace_in_the_change() -> None:
+    work = Work(a_lane(), 5)
+    with pytest.raises(IllegalMove):
+        work.move(a_transaction(state=State.CONFIRMED), Failed("late"))
+    assert not work.change()
+
+
+def test_an_empty_work_is_not_worth_a_commit() -> None:
+    assert not Work(a_lane(), 5).change()
+
+
+def test_binding_makes_a_slot_with_its_first_attempt() -> None:
+    work = Work(a_lane(), 5)
+    attempt = an_attempt(a_hash(1), 3, None)
+    work.bind(3, SlotKind.FILLER, attempt)
+    assert work.change() == Change(
+        slots=(Slot(nonce=3, kind=SlotKind.FILLER, tx_id=None, attempts=(attempt,)),), attempts=(attempt,)
+    )
+
+
+def test_signing_once_more_keeps_the_earlier_attempts() -> None:
+    slot, bump = a_slot(3), an_attempt(a_hash("bump"), 3)
+    work = Work(a_lane(), 5)
+    work.add_attempt(slot, bump)
+    assert work.change() == Change(slots=(slot.with_attempt(bump),), attempts=(bump,))
+
+
+def test_including_settling_freeing_and_answering_are_each_recorded() -> None:
+    slot, receipt = a_slot(3), a_receipt()
+    work = Work(a_lane(), 5)
+    assert work.include(slot, receipt).receipt == receipt
+    work.settle(a_slot(4))
+    work.slot(a_slot(5))
+    work.free(a_slot(6))
+    assert work.answer_to(slot.newest) is None
+    work.answered(replace(slot.newest, answer="unknown"))
+    assert work.answer_to(slot.newest) == "unknown"
+    work.answered(replace(slot.newest, answer="accepted"))
+    assert work.change() == Change(
+        slots=(replace(slot, receipt=receipt), replace(a_slot(4), settled=True), a_slot(5)),
+        freed=(6,),
+        answered=(replace(slot.newest, answer="accepted"),),
+    )
+
+
+def test_a_record_that_says_nothing_new_is_not_written() -> None:
+    lane = a_lane(next_nonce=3)
+    work = Work(lane, 5)
+    work.record(a_record(next_nonce=3))
+    assert not work.change()
+    work.record(a_record(next_nonce=4))
+    assert work.change().lane == a_record(next_nonce=4)
+
+
+def test_a_lane_s_mark_is_news_once_and_goes_without_a_word() -> None:
+    lane = a_lane()
+    work = Work(lane, 5)
+    work.mark_lane(MARK)
+    work.mark_lane(Attention(MARK.code, "said otherwise", 9))
+    [event] = work.change().events
+    assert (event.kind, dict(event.data)) == ("lane.attention", {"code": "look", "reason": "please look"})
+    lane.apply(work.change())
+
+    again = Work(lane, 6)
+    again.mark_lane(MARK)
+    assert not again.change()
+    again.mark_lane(None)
+    assert again.change() == Change(lane=a_record())
+
+
+def test_a_mark_keeps_what_the_same_change_says_of_the_lane() -> None:
+    work = Work(a_lane(), 5)
+    work.record(a_record(next_nonce=4))
+    work.mark_lane(MARK)
+    assert work.change().lane == a_record(next_nonce=4, attention=MARK)
+
+
+def test_an_event_names_its_lane_its_time_and_what_it_is_about() -> None:
+    work = Work(a_lane(), 5)
+    work.event("lane.filled", nonce=3)
+    work.event("attempt.refused", tx_id="a", reason="x")
+    filled, refused = work.change().events
+    assert (filled.kind, filled.lane, filled.at, filled.tx_id, filled.data) == (
+        "lane.filled",
+        LANE,
+        5,
+        None,
+        {"nonce": 3},
+    )
+    assert (refused.tx_id, refused.data) == ("a", {"reason": "x"})
+
+
+def test_moving_answers_the_transaction_as_the_work_has_made_it() -> None:
+    moved: Transaction = Work(a_lane(), 5).move(a_transaction("a"), Assigned(3, "0x1"))
+    assert (moved.state, moved.nonce, moved.version) == (State.SIGNED, 3, 2)

@@ -1,0 +1,294 @@
+"""Decisions about what does not move."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nonchalant.errors import NodeRefused
+from nonchalant.fees import FeeRules, raised
+from nonchalant.model import (
+    Accepted,
+    AttemptKind,
+    Executed,
+    Fees,
+    Market,
+    Refused,
+    Slot,
+    Speed,
+    Unknown,
+    Wanted,
+)
+from nonchalant.policy import (
+    NEVER_SENT,
+    Bump,
+    Estimate,
+    GiveUp,
+    Patience,
+    Resend,
+    Sending,
+    Wait,
+    estimate_verdict,
+    fate_of,
+    has_left,
+    is_refused_for_good,
+    is_unsendable,
+    is_verdict,
+    next_move,
+    refusal_verdict,
+    supersede_hold,
+)
+from nonchalant.rejections import Fate, Rejection
+from tests.examples import ALICE, BOB, a_slot, a_transaction, an_attempt
+
+MARKET = Market(base_fee=20, gas_price=22, priority=dict.fromkeys(Speed, 2))
+PATIENCE = Patience()
+HOUR = 3_600_000
+SENT = NEVER_SENT.started(0).finished(Fate.ACCEPTED)
+
+fates = st.sampled_from(Fate)
+
+
+# what an answer proves
+
+
+def test_an_accepted_answer_is_accepted_and_no_answer_proves_nothing() -> None:
+    assert fate_of(Accepted()) == (Fate.ACCEPTED, None)
+    assert fate_of(Unknown("time-out")) == (Fate.POSSIBLY_SENT, None)
+
+
+def test_a_refusal_proves_what_its_class_proves() -> None:
+    assert fate_of(Refused("nonce too low")) == (Fate.POSSIBLY_SENT, Rejection.NONCE_TOO_LOW)
+    assert fate_of(Refused("invalid sender")) == (Fate.BYTES_REFUSED, Rejection.INVALID_SIGNATURE_OR_CHAIN_ID)
+
+
+# whether bytes have left
+
+
+def test_bytes_that_were_never_handed_over_have_not_left() -> None:
+    assert not has_left(an_attempt("0xaa", epoch=3), 3, NEVER_SENT)
+
+
+def test_an_attempt_of_an_earlier_epoch_has_always_left() -> None:
+    refused = NEVER_SENT.started(0).finished(Fate.BYTES_REFUSED)
+    assert has_left(an_attempt("0xaa", epoch=2), 3, NEVER_SENT)
+    assert has_left(an_attempt("0xaa", epoch=2), 3, refused)
+
+
+def test_bytes_on_their_way_have_left() -> None:
+    assert has_left(an_attempt("0xaa", epoch=3), 3, NEVER_SENT.started(0))
+
+
+@given(st.lists(fates, max_size=6), st.integers(0, 3))
+def test_bytes_have_left_unless_everybody_who_got_them_refused_the_bytes_themselves(
+    answers: list[Fate], waiting: int
+) -> None:
+    sending = NEVER_SENT
+    for _ in range(len(answers) + waiting):
+        sending = sending.started(0)
+    for fate in answers:
+        sending = sending.finished(fate)
+    safe = waiting == 0 and all(fate is Fate.BYTES_REFUSED for fate in answers)
+    assert has_left(an_attempt("0xaa", epoch=3), 3, sending) is not safe
+
+
+def test_what_was_accepted_or_unclear_once_stays_so() -> None:
+    sending = NEVER_SENT.started(0).started(0).started(5)
+    assert (sending.at, sending.under_way, sending.handed) == (5, 3, 3)
+    sending = sending.finished(Fate.ACCEPTED).finished(Fate.POSSIBLY_SENT).finished(Fate.REFUSED)
+    assert (sending.under_way, sending.accepted, sending.uncertain, sending.refused_bytes) == (0, True, True, 0)
+    plain = NEVER_SENT.started(0).finished(Fate.REFUSED)
+    assert (plain.accepted, plain.uncertain) == (False, False)
+
+
+def test_a_slot_can_be_given_back_only_when_every_attempt_was_refused_for_its_bytes() -> None:
+    refused = NEVER_SENT.started(0).finished(Fate.BYTES_REFUSED)
+    slot = a_slot(0, an_attempt("0xaa", epoch=3), an_attempt("0xbb", epoch=3))
+    assert is_unsendable(slot, 3, {"0xaa": refused, "0xbb": refused})
+    assert not is_unsendable(slot, 3, {"0xaa": refused, "0xbb": SENT})
+    assert not is_unsendable(slot, 3, {"0xaa": refused, "0xbb": refused.started(1)})
+    # Signed a moment ago and not yet handed over: nothing says that it cannot be sent.
+    assert not is_unsendable(slot, 3, {"0xaa": refused})
+    assert not is_unsendable(slot, 4, {"0xaa": refused, "0xbb": refused})
+
+
+# what to do about a slot
+
+
+def decide(
+    slot: Slot | None = None, sending: Sending = SENT, *, now: int, **given: Any
+) -> Wait | Resend | Bump | GiveUp:
+    defaults: dict[str, Any] = {
+        "wish": Speed.STANDARD,
+        "lowest": True,
+        "market": MARKET,
+        "rules": FeeRules(),
+        "patience": PATIENCE,
+    }
+    return next_move(slot or a_slot(0), sending, now=now, **defaults | given)
+
+
+def answered(answer: str) -> Slot:
+    return a_slot(0, replace(a_slot(0).newest, answer=answer))
+
+
+def test_what_is_due_or_on_its_way_is_left_alone_however_long_it_takes() -> None:
+    assert decide(sending=NEVER_SENT, now=HOUR) is Wait.WAIT
+    assert decide(sending=NEVER_SENT.started(0), now=HOUR) is Wait.WAIT
+
+
+def test_a_slot_waits_before_it_is_sent_again() -> None:
+    assert decide(now=PATIENCE.resend_after - 1) is Wait.WAIT
+    assert decide(now=PATIENCE.resend_after) == Resend(None)
+
+
+@pytest.mark.parametrize("speed", Speed)
+def test_a_slot_is_bumped_once_its_speed_s_patience_is_over(speed: Speed) -> None:
+    due = PATIENCE.bump_after[speed]
+    just_sent = replace(SENT, at=due - 1)
+    assert decide(sending=just_sent, wish=speed, now=due - 1) is Wait.WAIT
+    assert decide(sending=just_sent, wish=speed, now=due) == Bump(
+        raised(Fees(100, 10), speed, MARKET, FeeRules())  # type: ignore[arg-type]
+    )
+
+
+def test_fees_named_by_the_user_wait_at_the_chain_s_own_speed() -> None:
+    wish, fast = Fees(1000, 10), FeeRules(speed=Speed.FAST)
+    assert isinstance(decide(wish=wish, rules=fast, now=PATIENCE.bump_after[Speed.FAST]), Bump)
+    assert not isinstance(decide(wish=wish, now=PATIENCE.bump_after[Speed.FAST]), Bump)
+
+
+def test_only_the_lowest_slots_are_bumped() -> None:
+    assert decide(lowest=False, now=HOUR) == Resend(None)
+
+
+def test_without_prices_a_slot_is_sent_again_as_it_is() -> None:
+    assert decide(market=None, now=HOUR) == Resend(None)
+
+
+def test_at_the_cap_a_slot_is_sent_again_and_marked_and_never_frozen() -> None:
+    move = decide(rules=FeeRules(max_fee=105), now=HOUR)
+    assert isinstance(move, Resend)
+    assert move.mark is not None
+    assert move.mark[0] == "price_at_cap"
+    assert "100 wei" in move.mark[1]
+
+
+def test_what_lacks_funds_is_sent_again_and_not_made_dearer() -> None:
+    move = decide(answered("insufficient_funds"), now=HOUR)
+    assert isinstance(move, Resend)
+    assert move.mark is not None
+    assert move.mark[0] == "insufficient_funds"
+
+
+def test_a_refusal_is_told_with_its_remedy_when_the_slot_is_sent_again() -> None:
+    move = decide(answered("nonce_too_high"), lowest=False, now=HOUR)
+    assert move == Resend(
+        ("nonce_too_high", f"nodes refuse it (nonce_too_high). {Rejection.NONCE_TOO_HIGH.remedy.value}")
+    )
+
+
+@pytest.mark.parametrize("answer", ["accepted", "unknown"])
+def test_what_a_node_took_or_may_have_taken_is_sent_again_without_a_mark(answer: str) -> None:
+    assert decide(answered(answer), lowest=False, now=HOUR) == Resend(None)
+
+
+def test_bytes_that_somebody_refused_for_good_and_nobody_took_are_given_up() -> None:
+    refused = NEVER_SENT.started(0).started(0).finished(Fate.BYTES_REFUSED).finished(Fate.POSSIBLY_SENT)
+    assert decide(sending=refused, now=PATIENCE.resend_after - 1) is Wait.WAIT
+    assert decide(sending=refused, now=PATIENCE.resend_after) == GiveUp()
+
+
+@pytest.mark.parametrize(
+    ("slot", "sending", "refused"),
+    [
+        (a_slot(0), Sending(refused_bytes=1), True),
+        (a_slot(0), Sending(refused_bytes=0), False),
+        (a_slot(0), Sending(refused_bytes=1, accepted=True), False),
+        (a_slot(0, wanted=Wanted.NOTHING), Sending(refused_bytes=1), False),
+        (a_slot(0, tx_id=None), Sending(refused_bytes=1), False),
+    ],
+)
+def test_only_a_payload_that_nobody_took_is_refused_for_good(slot: Slot, sending: Sending, refused: bool) -> None:
+    assert is_refused_for_good(slot, sending) is refused
+
+
+@given(
+    now=st.integers(0, HOUR),
+    sent_at=st.integers(0, HOUR),
+    answers=st.lists(fates, max_size=3),
+    lowest=st.booleans(),
+    max_fee=st.none() | st.integers(0, 300),
+    answer=st.sampled_from([None, "accepted", "unknown", *(rejection.value for rejection in Rejection)]),
+)
+def test_nothing_that_was_answered_waits_longer_than_the_time_to_send_again(
+    now: int, sent_at: int, answers: list[Fate], lowest: bool, max_fee: int | None, answer: str | None
+) -> None:
+    sending = NEVER_SENT
+    for fate in (Fate.REFUSED, *answers):
+        sending = sending.started(sent_at).finished(fate)
+    slot = a_slot(0, an_attempt("0xaa", kind=AttemptKind.BUMP, answer=answer))
+    move = decide(slot, sending, lowest=lowest, rules=FeeRules(max_fee=max_fee), now=now)
+    if now - sent_at >= PATIENCE.resend_after:
+        assert move is not Wait.WAIT
+    if isinstance(move, Bump):
+        assert lowest
+        assert move.fees.max_fee >= 110
+
+
+# estimates
+
+
+@pytest.mark.parametrize("rejection", Rejection)
+def test_an_estimate_that_fails_condemns_only_what_would_revert(rejection: Rejection) -> None:
+    hopeless = {Rejection.EXECUTION_REVERTED, Rejection.GAS_LIMIT_EXCEEDS_BLOCK, Rejection.OVERSIZED_DATA}
+    if rejection in hopeless:
+        assert estimate_verdict(rejection) is Estimate.REVERTS
+    elif rejection is Rejection.INSUFFICIENT_FUNDS:
+        assert estimate_verdict(rejection) is Estimate.NO_FUNDS
+    else:
+        assert estimate_verdict(rejection) is Estimate.ASK_AGAIN
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "verdict"),
+    [
+        ("execution reverted: no", 3, Estimate.REVERTS),
+        ("insufficient funds for transfer", -32000, Estimate.NO_FUNDS),
+        ("rate limit exceeded", -32005, Estimate.ASK_AGAIN),
+    ],
+)
+def test_a_node_s_error_is_a_verdict_only_when_it_is_about_the_question(
+    message: str, code: int, verdict: Estimate
+) -> None:
+    refusal = NodeRefused(message, code)
+    assert refusal_verdict(refusal) is verdict
+    assert is_verdict(refusal) is (verdict is not Estimate.ASK_AGAIN)
+
+
+# what somebody else did
+
+
+TWIN = Executed("0xf1", ALICE, 4, BOB, 1, b"")
+OTHER = Executed("0xf2", ALICE, 5, BOB, 2, b"")
+
+
+def test_a_transaction_whose_twin_consumed_its_slot_is_held() -> None:
+    hold = supersede_hold(a_transaction(), TWIN, quarantined=False, now=9)
+    assert hold is not None
+    assert (hold.code, hold.since) == ("same_payload_executed", 9)
+    assert "0xf1" in hold.reason
+
+
+def test_in_quarantine_whatever_consumed_the_slot_the_transaction_is_held() -> None:
+    for consumer in (OTHER, None):
+        hold = supersede_hold(a_transaction(), consumer, quarantined=True, now=9)
+        assert hold is not None
+        assert hold.code == "store_lost_commits"
+
+
+def test_a_transaction_whose_slot_a_stranger_took_may_go_again() -> None:
+    assert supersede_hold(a_transaction(), OTHER, quarantined=False, now=9) is None
+    assert supersede_hold(a_transaction(), None, quarantined=False, now=9) is None

@@ -1,0 +1,379 @@
+"""Requests become values at the edge, or an error that names the field."""
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nonchalant.amounts import LIMIT
+from nonchalant.config import parse_settings
+from nonchalant.errors import BadRequest, FeeAboveCap, UnknownAccount, UnknownChain
+from nonchalant.model import Fees, LaneKey, Payload, Request, Speed, State
+from nonchalant.ports import Filter
+from nonchalant.wire import MAX_DATA, parse_filter, parse_idempotency_key, parse_lane, parse_request
+
+SENDER = "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266"
+CHECKSUMMED = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
+OTHER = "0x70997970c51812dc3a010c7d01b50e0d17dc79c8"
+WORD = "0x" + "ab" * 32
+
+SETTINGS = parse_settings(
+    """
+    store = "sqlite:x.db"
+    [[chains]]
+    id = 31337
+    endpoints = ["http://127.0.0.1:8545"]
+    fees = { speed = "slow", max_fee_per_gas = "100 gwei", max_priority_fee_per_gas = "10 gwei" }
+    [[accounts]]
+    chains = [31337]
+    key = { env = "KEY" }
+    """,
+    folder=Path("/"),
+    environ={},
+)
+LANES = {LaneKey(31337, SENDER)}
+
+
+def parse(body: object, idempotency_key: str | None = None) -> Request:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return parse_request(raw, tx_id="tx", settings=SETTINGS, lanes=LANES, idempotency_key=idempotency_key)
+
+
+def send(**values: object) -> Request:
+    """As the library does, with plain values."""
+    return parse_request(
+        {"chain_id": 31337, "from": SENDER, "to": OTHER} | values, tx_id="tx", settings=SETTINGS, lanes=LANES
+    )
+
+
+def body(**changes: object) -> dict[str, object]:
+    return {"chain_id": 31337, "from": SENDER, "to": OTHER} | changes
+
+
+def refusal(given: object) -> BadRequest:
+    with pytest.raises(BadRequest) as caught:
+        parse(given)
+    return caught.value
+
+
+def test_the_smallest_request_gets_the_defaults() -> None:
+    request = parse(body())
+    assert request.lane == LaneKey(31337, SENDER)
+    assert request.payload == Payload(to=OTHER)
+    assert (request.fees, request.priority, request.tenant) == (Speed.SLOW, 5, "default")
+    assert (request.idempotency_key, request.metadata) == (None, None)
+
+
+def test_every_field_is_read() -> None:
+    request = parse(
+        body(
+            value="1000000000000000000",
+            data="0xDEADbeef",
+            gas="0x5208",
+            access_list=[{"address": OTHER, "storage_keys": [WORD]}, {"address": SENDER}],
+            fees={"max_fee_per_gas": "20000000000", "max_priority_fee_per_gas": 1},
+            priority=9,
+            metadata={"invoice": 42, "lines": [1.5, None, True]},
+        ),
+        "invoice-42",
+    )
+    assert request.payload == Payload(
+        to=OTHER, value=10**18, data=b"\xde\xad\xbe\xef", gas=21_000, access_list=((OTHER, (WORD,)), (SENDER, ()))
+    )
+    assert request.fees == Fees(20 * 10**9, 1)
+    assert (request.priority, request.idempotency_key) == (9, "invoice-42")
+    assert request.metadata == {"invoice": 42, "lines": [1.5, None, True]}
+
+
+def test_the_library_gives_plain_values() -> None:
+    request = send(value=5, data=b"\x01", fees={"speed": Speed.FAST}, metadata={"a": 1})
+    assert request.payload == Payload(to=OTHER, value=5, data=b"\x01")
+    assert request.fees is Speed.FAST
+    assert send(to=None, data=bytearray(b"\x60")).payload == Payload(to=None, data=b"\x60")
+    assert send(fees={"gas_price": "7"}).fees == Fees(7)
+
+
+def test_an_address_is_normalised_once() -> None:
+    assert parse(body(**{"from": CHECKSUMMED})).lane.address == SENDER
+    assert parse(body(to="0x" + CHECKSUMMED[2:].upper())).payload.to == SENDER
+
+
+@pytest.mark.parametrize("value", [0, "0", "0x0", LIMIT - 1, str(LIMIT - 1), hex(LIMIT - 1)])
+def test_an_amount_is_a_number_a_decimal_or_hex(value: int | str) -> None:
+    assert parse(body(value=value)).payload.value in (0, LIMIT - 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"value": LIMIT}, "value"),
+        ({"value": hex(LIMIT)}, "value"),
+        ({"value": "9" * 5000}, "value"),
+        ({"value": -1}, "value"),
+        ({"value": "-1"}, "value"),
+        ({"value": "1.5"}, "value"),
+        ({"value": "1_0"}, "value"),
+        ({"value": " 1"}, "value"),
+        ({"value": "0x"}, "value"),
+        ({"value": ""}, "value"),
+        ({"value": "٣"}, "value"),
+        ({"value": 1.0}, "value"),
+        ({"value": True}, "value"),
+        ({"value": None}, "value"),
+        ({"value": []}, "value"),
+        ({"gas": 2**64}, "gas"),
+        ({"gas": 20_999}, "gas"),
+        ({"gas": "lots"}, "gas"),
+        ({"chain_id": "x"}, "chain_id"),
+        ({"chain_id": 2**63}, "chain_id"),
+        ({"to": "0x12"}, "to"),
+        ({"to": OTHER[2:] + "00"}, "to"),
+        ({"to": CHECKSUMMED.replace("F", "f", 1)}, "to"),
+        ({"to": None}, "to"),
+        ({"to": 5}, "to"),
+        ({"from": "me"}, "from"),
+        ({"from": None}, "from"),
+        ({"data": "deadbeef"}, "data"),
+        ({"data": "0xabc"}, "data"),
+        ({"data": "0xzz"}, "data"),
+        ({"data": "0x ab "}, "data"),
+        ({"data": "0x" + "00" * (MAX_DATA + 1)}, "data"),
+        ({"access_list": {}}, "access_list"),
+        ({"access_list": [{}]}, "access_list[0].address"),
+        ({"access_list": [{"address": OTHER}, {"address": "0x"}]}, "access_list[1].address"),
+        ({"access_list": [{"address": OTHER, "storage_keys": ["0x1"]}]}, "access_list[0].storage_keys[0]"),
+        ({"access_list": [{"address": OTHER, "storage_keys": [WORD] * 1000}]}, "access_list"),
+        ({"access_list": [{"address": OTHER, "storageKeys": []}]}, "access_list[0].storageKeys"),
+        ({"fees": {}}, "fees"),
+        ({"fees": "fast"}, "fees"),
+        ({"fees": {"speed": "warp"}}, "fees.speed"),
+        ({"fees": {"speed": "fast", "gas_price": 1}}, "fees"),
+        ({"fees": {"max_fee_per_gas": 1}}, "fees"),
+        ({"fees": {"max_fee_per_gas": 1, "max_priority_fee_per_gas": 2}}, "fees.max_priority_fee_per_gas"),
+        ({"fees": {"max_fee_per_gas": "x", "max_priority_fee_per_gas": 2}}, "fees.max_fee_per_gas"),
+        ({"fees": {"gas_price": LIMIT}}, "fees.gas_price"),
+        ({"fees": {"tip": 1}}, "fees.tip"),
+        ({"priority": 10}, "priority"),
+        ({"priority": -1}, "priority"),
+        ({"priority": "5"}, "priority"),
+        ({"metadata": []}, "metadata"),
+        ({"metadata": "x"}, "metadata"),
+        ({"metadata": {"x": "y" * 4096}}, "metadata"),
+        ({"nonce": 5}, "nonce"),
+        ({"valid_until": 5}, "valid_until"),
+        ({"confirmations": 5}, "confirmations"),
+        ({"a.b`$": 5}, "a.b`$"),
+    ],
+)
+def test_a_field_that_does_not_fit_is_named(changes: dict[str, object], field: str) -> None:
+    error = refusal(body(**changes))
+    assert error.field == field
+    assert str(error).startswith(f"{field}: ")
+
+
+@pytest.mark.parametrize("field", ["chain_id", "from"])
+def test_a_missing_field_is_named(field: str) -> None:
+    given = body()
+    del given[field]
+    assert str(refusal(given)) == f"{field}: missing"
+
+
+def test_an_unknown_field_is_refused_with_the_known_ones() -> None:
+    assert "known here: chain_id, from, to, value, data" in str(refusal(body(colour="red")))
+    assert "known here: speed, max_fee_per_gas" in str(refusal(body(fees={"max_fee": 1})))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"5",
+        b"{",
+        b"\xff\xfe",
+        b'{"from":"\xff"}',
+        b'{"chain_id":NaN}',
+        b'{"chain_id":1e999}',
+        b'{"metadata":{"x":"\\ud800"}}',
+        b"[" * 100_000,
+        b'{"metadata":' + b'{"x":' * 5_000 + b"1" + b"}" * 5_001,
+        b'{"value":' + b"9" * 10_000 + b"}",
+    ],
+)
+def test_a_body_that_is_no_request_is_refused(raw: bytes) -> None:
+    assert refusal(raw).code == "bad_request"
+
+
+def test_metadata_is_not_nested_deeply() -> None:
+    nested: dict[str, object] = {}
+    for _ in range(20):
+        nested = {"x": nested}
+    assert "nested deeper" in str(refusal(body(metadata=nested)))
+    assert "nested deeper" in str(refusal(body(metadata={"x": [[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]})))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [float("nan"), float("inf"), b"bytes", {1, 2}, object(), "\ud800", {5: 1}, ("a",)],
+    ids=lambda value: type(value).__name__,
+)
+def test_metadata_of_the_library_must_be_json(value: object) -> None:
+    with pytest.raises(BadRequest) as caught:
+        send(metadata={"x": value})
+    assert caught.value.field == "metadata"
+
+
+@pytest.mark.parametrize("changes", [{"value": 1.5}, {"data": "\ud800"}, {"data": 5}, {5: 1}, {"to": "\ud800" * 42}])
+def test_odd_values_of_the_library_are_refused(changes: dict[object, object]) -> None:
+    with pytest.raises(BadRequest):
+        parse_request(body() | changes, tx_id="tx", settings=SETTINGS, lanes=LANES)  # type: ignore[operator]
+
+
+def test_an_unknown_chain_or_account_is_told_with_the_remedy() -> None:
+    error = refusal(body(chain_id=5))
+    assert isinstance(error, UnknownChain)
+    assert "31337" in str(error)
+    assert "[[chains]]" in str(error)
+    error = refusal(body(**{"from": OTHER}))
+    assert isinstance(error, UnknownAccount)
+    assert "[[accounts]]" in str(error)
+
+
+def test_a_price_above_the_cap_is_refused() -> None:
+    gwei = 10**9
+    for fees, field in (
+        ({"gas_price": 100 * gwei + 1}, "fees.gas_price"),
+        ({"max_fee_per_gas": 100 * gwei + 1, "max_priority_fee_per_gas": 0}, "fees.max_fee_per_gas"),
+        ({"max_fee_per_gas": 50 * gwei, "max_priority_fee_per_gas": 11 * gwei}, "fees.max_priority_fee_per_gas"),
+    ):
+        error = refusal(body(fees=fees))
+        assert isinstance(error, FeeAboveCap)
+        assert error.field == field
+    assert parse(body(fees={"gas_price": 100 * gwei})).fees == Fees(100 * gwei)
+
+
+def test_requests_that_mean_the_same_have_one_hash() -> None:
+    one = parse(body(value="0x10", data="0xAB", priority=5, metadata={"a": 1, "b": 2}))
+    same = parse(body(value=16, data="0xab", to=OTHER.upper().replace("X", "x"), metadata={"b": 2, "a": 1}))
+    assert one.body_hash == same.body_hash
+    assert one.body_hash == send(value=16, data=b"\xab", metadata={"a": 1, "b": 2}).body_hash
+
+
+def test_requests_that_mean_different_things_have_different_hashes() -> None:
+    bodies = [
+        body(),
+        body(value=1),
+        body(data="0x01"),
+        body(gas=21000),
+        body(to=SENDER),
+        body(to=None, data="0x01"),
+        body(priority=6),
+        body(metadata={}),
+        body(metadata={"a": 1}),
+        body(fees={"speed": "slow"}),
+        body(fees={"gas_price": 5}),
+        body(fees={"max_fee_per_gas": 5, "max_priority_fee_per_gas": 5}),
+        body(access_list=[{"address": OTHER}]),
+        body(access_list=[{"address": OTHER, "storage_keys": [WORD]}]),
+    ]
+    assert len({parse(given).body_hash for given in bodies}) == len(bodies)
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "a\nb", "ключ", " a", "a ", "\x7f"])
+def test_an_idempotency_key_is_short_and_printable(key: str) -> None:
+    with pytest.raises(BadRequest, match="Idempotency-Key"):
+        parse(body(), key)
+    assert parse_idempotency_key("x" * 255)
+
+
+def test_a_listing_is_filtered() -> None:
+    query = [
+        ("state", "mined"), ("chain_id", "31337"), ("from", CHECKSUMMED), ("nonce", "0x5"), ("hash", WORD.upper().replace("X", "x")),
+        ("idempotency_key", "k"), ("cursor", "7"), ("limit", "2"),
+    ]  # fmt: skip
+    assert parse_filter(query) == Filter(
+        state=State.MINED, chain_id=31337, sender=SENDER, nonce=5, hash=WORD, idempotency_key="k", before=7, limit=2
+    )
+    assert parse_filter([]) == Filter()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("state", "gone"),
+        ("chain_id", "x"),
+        ("from", "x"),
+        ("nonce", str(2**63)),
+        ("hash", "0x1"),
+        ("idempotency_key", ""),
+        ("cursor", "-1"),
+        ("limit", "0"),
+        ("limit", "501"),
+        ("sort", "x"),
+        ("", ""),
+    ],
+)
+def test_a_wrong_filter_is_named(name: str, value: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        parse_filter([(name, value)])
+    assert caught.value.field == name
+
+
+def test_a_filter_given_twice_is_refused() -> None:
+    with pytest.raises(BadRequest, match="twice"):
+        parse_filter([("limit", "1"), ("limit", "2")])
+
+
+def test_a_lane_is_named_by_chain_and_address() -> None:
+    assert parse_lane("31337", CHECKSUMMED) == LaneKey(31337, SENDER)
+    with pytest.raises(BadRequest, match="chain_id"):
+        parse_lane("main", SENDER)
+    with pytest.raises(BadRequest, match="address"):
+        parse_lane("1", "0x")
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=70) | st.just(OTHER) | st.just(WORD),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
+    max_leaves=8,
+)
+fields = st.sampled_from(
+    ["chain_id", "from", "to", "value", "data", "gas", "access_list", "fees", "priority", "metadata", "nonce"]
+)
+
+
+# Cheap, so many; with the profile of `make test-long` twenty times as many again.
+often = settings(max_examples=10 * settings.default.max_examples)
+very_often = settings(max_examples=40 * settings.default.max_examples)
+
+
+@often
+@given(st.dictionaries(fields, json_values, max_size=5))
+def test_any_json_is_a_request_or_a_bad_request(changes: dict[str, object]) -> None:
+    with suppress(BadRequest):
+        parse(body(**changes))
+
+
+@often
+@given(st.dictionaries(fields, json_values | st.binary(max_size=9) | st.builds(object), max_size=5))
+def test_any_python_values_are_a_request_or_a_bad_request(changes: dict[str, object]) -> None:
+    with suppress(BadRequest):
+        send(**changes)
+
+
+@very_often
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_request_or_a_bad_request(raw: bytes) -> None:
+    with suppress(BadRequest):
+        parse(raw)
+
+
+@very_often
+@given(st.lists(st.tuples(st.sampled_from(["state", "chain_id", "from", "nonce", "hash", "limit", "x"]), st.text())))
+def test_any_query_is_a_filter_or_a_bad_request(query: list[tuple[str, str]]) -> None:
+    with suppress(BadRequest):
+        parse_filter(query)

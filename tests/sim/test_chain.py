@@ -1,0 +1,324 @@
+"""The simulated chain tells the truth about itself, and its endpoints lie only as they are told to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from nonchalant.errors import NodeRefused, SignerFailed, Unencodable, Unreachable
+from nonchalant.model import Accepted, BlockRef, Draft, Fees, LaneKey, Payload, Refused, Unknown
+from nonchalant.sim import wire
+from nonchalant.sim.blocks import Deed, Happening
+from nonchalant.sim.chain import FOREIGN
+from nonchalant.sim.endpoint import Ailment, SimEndpoint
+from nonchalant.sim.pool import BESU
+from nonchalant.sim.trouble import Trouble
+from nonchalant.sim.wire import Effect, Order, SimSigner
+from tests.sim.realm import ALICE, BOB, GWEI, SmallRealm, sealed
+
+DRAFT = Draft(lane=LaneKey(7, ALICE), nonce=0, payload=Payload(to=BOB), gas=21_000, fees=Fees(1, 1))
+
+
+def ail(endpoint: SimEndpoint, ailment: Ailment, until: float = 1e9) -> None:
+    endpoint.troubles.lay(Trouble(ailment, until, 1.0, lambda: None))
+
+
+def count(realm: SmallRealm, address: str = ALICE) -> int:
+    return realm.chain.head.ledger.account(address).count
+
+
+def test_bytes_sent_to_one_node_spread_and_are_executed_once() -> None:
+    realm = SmallRealm()
+    first = realm.chain.endpoints[0]
+
+    async def main() -> None:
+        assert list(await first.send([sealed(0).raw, sealed(1).raw])) == [Accepted(), Accepted()]
+        await realm.loop.sleep(3.0)
+        assert all(endpoint.pool.holds(sealed(1).hash) for endpoint in realm.chain.endpoints)
+        await realm.settle(3)
+        [block] = realm.chain.executions("order-0")
+        assert count(realm) == 2
+        [receipt] = await first.find([sealed(0).hash])
+        assert receipt is not None
+        assert receipt.block == block.ref
+        assert receipt.succeeded
+        assert receipt.gas_price == 22 * GWEI
+        assert all(not endpoint.pool.held() for endpoint in realm.chain.endpoints)
+        assert (await first.account(ALICE, block.ref)).balance == 10**18 - 2 * receipt.cost
+
+    realm.run(main())
+
+
+def test_without_gossip_only_the_node_that_was_told_knows() -> None:
+    realm = SmallRealm(gossip=0.0)
+
+    async def main() -> list[int]:
+        await realm.chain.endpoints[0].send([sealed(0).raw])
+        await realm.loop.sleep(3.0)
+        return [len(endpoint.pool.held()) for endpoint in realm.chain.endpoints]
+
+    assert realm.run(main()) == [1, 0, 0]
+
+
+def test_endpoints_learn_of_blocks_late_and_a_frozen_one_not_at_all() -> None:
+    realm = SmallRealm()
+    one, other, frozen = realm.chain.endpoints
+
+    async def main() -> None:
+        frozen.frozen = True
+        block = realm.chain.mine()
+        assert (await one.view()).head.number == 0
+        with pytest.raises(Unreachable):
+            await one.account(ALICE, block.ref)
+        await realm.loop.sleep(1.0)
+        assert [(await each.view()).head.number for each in (one, other, frozen)] == [1, 1, 0]
+        realm.chain.rejoin(frozen)
+        await realm.loop.sleep(1.0)
+        assert (await frozen.view()).head == block.ref
+
+    realm.run(main())
+
+
+def test_finality_lags_and_no_reorg_reaches_it() -> None:
+    realm = SmallRealm()
+
+    async def main() -> None:
+        await realm.settle(10)
+        final = realm.chain.final
+        assert final.number == 6
+        assert realm.chain.reorg(99, keep=0.0, forget=True) == 4
+        assert realm.chain.head.number == 11
+        assert realm.chain.head.has(final)
+        assert [block.number for block in realm.notes.dropped] == [10, 9, 8, 7]
+
+    realm.run(main())
+
+
+@pytest.mark.parametrize(("keep", "forget", "after"), [(1.0, True, 1), (0.0, True, 0), (0.0, False, 1)])
+def test_a_reorg_runs_the_transaction_again_or_puts_it_back_or_forgets_it(
+    keep: float, forget: bool, after: int
+) -> None:
+    realm = SmallRealm()
+
+    async def main() -> None:
+        await realm.chain.endpoints[0].send([sealed(0).raw])
+        await realm.loop.sleep(3.0)
+        await realm.settle(2)
+        [was] = realm.chain.executions("order-0")
+        realm.chain.reorg(2, keep=keep, forget=forget)
+        assert not realm.chain.canonical(was)
+        assert len(realm.chain.executions("order-0")) == int(keep)
+        await realm.loop.sleep(2.0)
+        await realm.settle(2)
+        assert len(realm.chain.executions("order-0")) == count(realm) == after
+
+    realm.run(main())
+
+
+def test_a_node_of_another_client_forgets_what_was_reorged_out() -> None:
+    realm = SmallRealm(flavour=BESU)
+
+    async def main() -> None:
+        await realm.chain.endpoints[0].send([sealed(0).raw])
+        await realm.loop.sleep(3.0)
+        await realm.settle(1)
+        realm.chain.reorg(1, keep=0.0, forget=False)
+        await realm.loop.sleep(2.0)
+        await realm.settle(2)
+        assert count(realm) == 0
+
+    realm.run(main())
+
+
+def test_a_forked_endpoint_has_blocks_of_its_own_until_it_rejoins() -> None:
+    realm = SmallRealm()
+    stray = realm.chain.endpoints[2]
+
+    async def main() -> None:
+        await realm.settle(6)
+        realm.chain.fork(stray, 2)
+        view = await stray.view()
+        assert view.head.number == 7
+        assert view.finalized == realm.chain.final.ref
+        assert stray.head.at(6) is not realm.chain.head
+        with pytest.raises(Unreachable):
+            await stray.account(ALICE, realm.chain.head.ref)
+        realm.chain.rejoin(stray)
+        await realm.settle(2)
+        assert (await stray.view()).head == realm.chain.head.ref
+
+    realm.run(main())
+
+
+def test_a_lying_endpoint_calls_its_head_final() -> None:
+    realm = SmallRealm()
+    liar = realm.chain.endpoints[0]
+
+    async def main() -> None:
+        await realm.settle(6)
+        assert (await liar.view()).finalized == realm.chain.final.ref
+        ail(liar, Ailment.LYING)
+        assert (await liar.view()).finalized == realm.chain.head.ref
+
+    realm.run(main())
+
+
+@pytest.mark.parametrize(
+    ("ailment", "at_once", "in_the_end"),
+    [(Ailment.SEND_LOST, 0, 0), (Ailment.SEND_UNANSWERED, 1, 1), (Ailment.SEND_LATE, 0, 1), (Ailment.DOWN, 0, 0)],
+)
+def test_a_send_without_an_answer_may_have_arrived_or_not_or_arrive_later(
+    ailment: Ailment, at_once: int, in_the_end: int
+) -> None:
+    realm = SmallRealm()
+    endpoint = realm.chain.endpoints[0]
+
+    async def main() -> None:
+        ail(endpoint, ailment)
+        [answer] = await endpoint.send([sealed(0).raw])
+        assert isinstance(answer, Unknown)
+        assert len(realm.notes.arrivals) == at_once
+        await realm.loop.sleep(200.0)
+        assert len(realm.notes.arrivals) == in_the_end
+
+    realm.run(main())
+
+
+def test_a_rate_limited_endpoint_refuses_everything_and_takes_nothing() -> None:
+    realm = SmallRealm()
+    endpoint = realm.chain.endpoints[0]
+
+    async def main() -> None:
+        ail(endpoint, Ailment.RATE_LIMITED)
+        [answer] = await endpoint.send([sealed(0).raw])
+        assert isinstance(answer, Refused)
+        assert not realm.notes.arrivals
+        with pytest.raises(NodeRefused):
+            await endpoint.view()
+
+    realm.run(main())
+
+
+def test_a_foreign_transaction_takes_the_nonce_and_ours_is_too_low_then() -> None:
+    realm = SmallRealm()
+
+    async def main() -> None:
+        for endpoint in realm.chain.endpoints:
+            await endpoint.send([sealed(0).raw])
+        realm.chain.intrude(ALICE)
+        block = realm.chain.mine()
+        assert [tx.order.label.split("-")[0] for tx in block.transactions] == [FOREIGN]
+        await realm.loop.sleep(2.0)
+        [answer] = await realm.chain.endpoints[0].send([sealed(0).raw])
+        assert answer == Refused("nonce too low: next nonce 1, tx nonce 0", -32000)
+        [seen] = await realm.chain.endpoints[0].executed(block.ref)
+        assert (seen.sender, seen.nonce) == (ALICE, 0)
+
+    realm.run(main())
+
+
+def test_an_authorisation_takes_the_nonce_and_no_transaction_shows_it() -> None:
+    realm = SmallRealm()
+    realm.chain.happen(Happening(Deed.AUTHORISED, ALICE))
+    block = realm.chain.mine()
+    assert count(realm) == 1
+    assert block.executed() == []
+
+
+def test_money_that_was_drained_comes_back_and_survives_a_reorg() -> None:
+    realm = SmallRealm()
+
+    async def main() -> None:
+        amount = realm.chain.drain(ALICE)
+        await realm.settle()
+        assert realm.chain.head.ledger.account(ALICE).balance == 0
+        [answer] = await realm.chain.endpoints[0].send([sealed(0).raw])
+        assert isinstance(answer, Refused)
+        assert answer.message.startswith("insufficient funds")
+        realm.chain.happen(Happening(Deed.FUNDED, ALICE, amount))
+        await realm.settle()
+        realm.chain.reorg(1, keep=0.0, forget=True)
+        assert realm.chain.head.ledger.account(ALICE).balance == 10**18
+
+    realm.run(main())
+
+
+def test_the_base_fee_moves_by_an_eighth_at_most_and_prices_follow() -> None:
+    realm = SmallRealm()
+
+    async def main() -> None:
+        realm.chain.fee_level = 100 * GWEI
+        await realm.settle()
+        assert realm.chain.head.base_fee == 22_500_000_000
+        await realm.settle(20)
+        assert realm.chain.head.base_fee == 100 * GWEI
+        assert (await realm.chain.endpoints[0].market()).base_fee == 100 * GWEI
+
+    realm.run(main())
+
+
+def test_estimates_know_the_state_of_the_block_they_are_asked_for() -> None:
+    realm = SmallRealm()
+    endpoint = realm.chain.endpoints[0]
+
+    async def main() -> None:
+        async def estimate(order: Order, at: BlockRef) -> int:
+            return await endpoint.estimate(ALICE, Payload(to=BOB, data=order.data()), at)
+
+        before = realm.chain.head.ref
+        dependent = Order("second", Effect.AFTER, "order-0")
+        for order in (dependent, Order("x", Effect.NEVER)):
+            with pytest.raises(NodeRefused, match="execution reverted"):
+                await estimate(order, before)
+        assert await estimate(Order("y", Effect.REVERTS), before) > 21_000
+        await endpoint.send([sealed(0).raw])
+        await realm.loop.sleep(3.0)
+        await realm.settle(2)
+        assert await estimate(dependent, realm.chain.head.ref) > 21_000
+        with pytest.raises(NodeRefused, match="execution reverted"):
+            await estimate(dependent, before)
+        with pytest.raises(NodeRefused, match="insufficient funds"):
+            await endpoint.estimate(ALICE, Payload(to=BOB, value=10**19), before)
+
+    realm.run(main())
+
+
+def test_blocks_come_by_themselves_and_the_same_seed_gives_the_same_chain() -> None:
+    def history(seed: int) -> list[str]:
+        realm = SmallRealm(seed=seed)
+        realm.chain.start()
+        realm.run(realm.loop.sleep(100.0))
+        return [block.hash for block in realm.notes.heads] + [str(realm.loop.fingerprint)]
+
+    assert 18 < len(history(1)) < 40
+    assert history(1) == history(1) != history(2)
+
+
+def test_what_is_sealed_reads_back_as_it_was_signed() -> None:
+    signer = SimSigner(ALICE)
+    [signature] = asyncio.run(_sign(signer, wire.digest(DRAFT)))
+    bytes_out = wire.seal(DRAFT, signature)
+    tx = wire.read(bytes_out.raw)
+    assert (tx.hash, tx.sender, tx.nonce, tx.gas) == (bytes_out.hash, ALICE, 0, 21_000)
+
+
+async def _sign(signer: SimSigner, digest: bytes) -> list[bytes]:
+    return list(await signer.sign([digest]))
+
+
+@pytest.mark.parametrize(
+    "harm", [lambda signer: setattr(signer, "down", True), lambda signer: setattr(signer, "wrong", True)]
+)
+def test_a_signer_that_fails_gives_no_sealed_bytes(harm: Callable[[SimSigner], None]) -> None:
+    signer = SimSigner(ALICE)
+    harm(signer)
+    with pytest.raises(SignerFailed):
+        wire.seal(DRAFT, asyncio.run(_sign(signer, wire.digest(DRAFT)))[0])
+
+
+def test_a_value_that_fits_no_word_cannot_be_encoded() -> None:
+    with pytest.raises(Unencodable):
+        wire.digest(replace(DRAFT, payload=Payload(to=BOB, value=2**256)))

@@ -1,0 +1,513 @@
+"""A rig for the stages: real engines on the real SQL, a simulated chain that moves only when a test says so.
+
+Time is virtual and blocks come by `mine`, so a test says exactly what happens when. Whatever a test is about, the rig
+also watches three promises on the chain's own truth: no payload runs twice (P3), no node sees bytes that the store does
+not know (P4), and no stage raises what nobody expected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import hashlib
+import inspect
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from nonchalant.desk import LaneRules
+from nonchalant.engine import ChainRules, Engine, EngineRules
+from nonchalant.errors import NodeRefused, Unreachable
+from nonchalant.fees import FeeRules
+from nonchalant.intake import Intake
+from nonchalant.model import (
+    Account,
+    Address,
+    Attempt,
+    Event,
+    Fees,
+    Hash,
+    LaneKey,
+    Payload,
+    Request,
+    Speed,
+    State,
+    Transaction,
+    Wei,
+)
+from nonchalant.policy import Patience
+from nonchalant.ports import LaneSummary
+from nonchalant.sim.blocks import Deed, Happening, SimBlock
+from nonchalant.sim.chain import SimChain, Terrain
+from nonchalant.sim.endpoint import SimEndpoint
+from nonchalant.sim.gate import Ambush, Boundary, Gate, StoreAilment, gated_signer, gated_store
+from nonchalant.sim.journal import Journal, listening
+from nonchalant.sim.loop import SimLoop, forgetting
+from nonchalant.sim.node import Doorbell, Life, NodeClock, whose
+from nonchalant.sim.pool import GETH, Flavour, No
+from nonchalant.sim.schedule import Kind
+from nonchalant.sim.store import SimWitness, new_database, older_database
+from nonchalant.sim.trace import Trace
+from nonchalant.sim.trouble import Trouble
+from nonchalant.sim.wire import Effect, Order, SimSigner, SimTx
+from nonchalant.sim.world import SimEntropy, TrueClock
+from nonchalant.store.sqlite import SqliteStore
+from nonchalant.store.witness import notice_restore
+from tests.stages.voices import FOR_EVER, Dice, HeardChain, Voice
+
+T = TypeVar("T")
+
+GWEI: Wei = 10**9
+ETHER: Wei = 10**18
+RECIPIENT: Address = "0x" + "b0" * 20
+CHAIN, OTHER_CHAIN = 7, 8
+ALICE, BOB = LaneKey(CHAIN, "0x" + "a1" * 20), LaneKey(CHAIN, "0x" + "a2" * 20)
+ABROAD = LaneKey(OTHER_CHAIN, "0x" + "a1" * 20)
+
+# After a block: every endpoint has heard of it, the follower has looked, the stages have run.
+BLOCK_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What a test starts from; it names only what it is about."""
+
+    nodes: int = 1
+    lanes: tuple[LaneKey, ...] = (ALICE, BOB)
+    flavours: tuple[Flavour, ...] = (GETH, GETH, GETH)  # one an endpoint
+    finality_lag: int = 4
+    depth: int | None = None
+    legacy: bool = False
+    balance: Wei = 10 * ETHER
+    base_fee: Wei = 20 * GWEI
+    account_limit: int = 64
+    queue_limit: int = 1000
+    window: int = 16
+    largest_window: int = 16
+    unsettled: int = 4096
+    batch: int = 100
+    fees: FeeRules = field(default_factory=FeeRules)
+    patience: Patience = field(default_factory=Patience)
+    lease_seconds: float = 10.0
+    drain_seconds: float = 10.0
+
+
+class Rig:
+    def __init__(self, setting: Setting, loop: SimLoop, trace: Trace) -> None:
+        self.setting = setting
+        self.loop = loop
+        self.trace = trace
+        self.clock = TrueClock(loop)
+        self.broken: list[str] = []  # promises that did not hold, and errors that nobody expected
+        self.arrivals: list[tuple[str, SimTx, No | None]] = []  # what nodes of the chain got from us, in order
+        self.nodes: list[Life] = []
+        self.dice = self._chance = Dice(1)
+        self._ours: dict[Hash, str] = {}  # the label of everything we ever sent
+        self._tolerated: set[str] = set()
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._ids = SimEntropy(random.Random("ids"))
+        self._witness = SimWitness()
+        self._lost_commits = False
+        self.database = new_database("00" * 16)
+        balances = {lane.address: setting.balance for lane in setting.lanes}
+        self.chains = {
+            chain_id: SimChain(self._terrain(chain_id), loop, self._chance, balances, self)
+            for chain_id in sorted({lane.chain_id for lane in setting.lanes})
+        }
+        self._voices = {
+            chain_id: [Voice(endpoint, chain) for endpoint in chain.endpoints]
+            for chain_id, chain in self.chains.items()
+        }
+        self.signers = {lane: SimSigner(lane.address) for lane in setting.lanes}
+
+    def _terrain(self, chain_id: int) -> Terrain:
+        return Terrain(
+            chain_id=chain_id,
+            block_time=4.0,
+            finality_lag=self.setting.finality_lag,
+            base_fee=self.setting.base_fee,
+            flavours=self.setting.flavours,
+            legacy=self.setting.legacy,
+            account_limit=self.setting.account_limit,
+            gossip=0.0,
+        )
+
+    # parts
+
+    @property
+    def chain(self) -> SimChain:
+        return self.chains[CHAIN]
+
+    @property
+    def endpoints(self) -> Sequence[Voice]:
+        return self._voices[CHAIN]
+
+    @property
+    def endpoints_abroad(self) -> Sequence[Voice]:
+        return self._voices[OTHER_CHAIN]
+
+    @property
+    def node(self) -> Life:
+        """The youngest one."""
+        return self.nodes[-1]
+
+    @property
+    def signer(self) -> SimSigner:
+        return self.signers[ALICE]
+
+    @property
+    def store(self) -> SqliteStore:
+        """The database as a bystander reads it, behind nobody's gate."""
+        return self._open_store()
+
+    def _open_store(self) -> SqliteStore:
+        return SqliteStore(
+            writer=self.database,
+            reader=self.database,
+            offload_write=_in_place,
+            offload_read=_in_place,
+            clock=self.clock,
+            witness=self._witness,
+        )
+
+    # nodes of ours
+
+    async def start_node(self) -> Life:
+        name = f"n{len(self.nodes) + 1}"
+        token = whose.set(name)
+        gate = Gate(name, self.loop, self._chance)
+        clock = NodeClock(self.loop, gate, self.clock.now, 1000.0 * (len(self.nodes) + 1))
+        store = gated_store(self._open_store(), gate, self.loop, self._chance)
+        engine = Engine(
+            store=store,
+            chains={
+                chain_id: HeardChain(chain, self._voices[chain_id], gate) for chain_id, chain in self.chains.items()
+            },
+            signers={lane: gated_signer(signer, gate) for lane, signer in self.signers.items()},
+            rules=self._rules(),
+            clock=clock,
+            entropy=SimEntropy(random.Random(name)),
+        )
+        bell = Doorbell(gate, self.loop, self._chance)
+        bell.ring = engine.poke
+        limits = dict.fromkeys(self.setting.lanes, self.setting.queue_limit)
+        life = Life(name, gate, clock, engine, Intake(store, clock, limits=limits, arrived=bell))
+        self.nodes.append(life)
+        await engine.start()
+        whose.reset(token)
+        return life
+
+    def _rules(self) -> EngineRules:
+        setting = self.setting
+        lane = LaneRules(
+            window=setting.window,
+            unsettled=setting.unsettled,
+            batch=setting.batch,
+            largest_window=setting.largest_window,
+            fees=setting.fees,
+            patience=setting.patience,
+        )
+        return EngineRules(
+            lease_seconds=setting.lease_seconds,
+            drain_seconds=setting.drain_seconds,
+            chains=dict.fromkeys(self.chains, ChainRules(depth=setting.depth)),
+            lanes=dict.fromkeys(setting.lanes, lane),
+        )
+
+    def kill(self, node: Life) -> None:
+        """As `kill -9`: nothing of it runs any more, no clean-up either."""
+        node.gate.kill()
+
+    def kill_at(self, node: Life, step: str, side: Boundary = Boundary.BEFORE) -> None:
+        """Kill it when it next does this (`store.commit`, `node.send`, `signer.sign`)."""
+        node.gate.lay(Ambush(step, side, 0, node.gate.kill))
+
+    def freeze_at(self, node: Life, step: str, seconds: float, side: Boundary = Boundary.BEFORE) -> None:
+        """It stands still when it next does this, and then goes on as if nothing had been."""
+        node.gate.lay(Ambush(step, side, 0, lambda: node.gate.pause(seconds)))
+
+    def spoil_store(self, node: Life, ailment: StoreAilment, odds: float = 1.0) -> None:
+        node.gate.store_troubles.lay(Trouble(ailment, FOR_EVER, odds, lambda: None))
+
+    def lose_wake_ups(self, node: Life) -> None:
+        node.gate.wake_troubles.lay(Trouble(Kind.WAKE_LOST, FOR_EVER, 1.0, lambda: None))
+
+    async def stop(self, node: Life) -> None:
+        """As SIGTERM."""
+        await node.intake.close()
+        await node.engine.stop()
+        node.gate.kill()
+
+    async def restore_store(self, copy: bytes) -> None:
+        """Every node dies, an older copy of the database is put in place, and one node starts on it."""
+        for node in self.nodes:
+            node.gate.kill()
+        self.database = older_database(copy)
+        self._lost_commits = True
+        notice_restore(self.database, self._witness)
+        await self.start_node()
+
+    def forget_witness(self) -> None:
+        self._witness.forget()
+
+    # time
+
+    async def advance(self, seconds: float) -> None:
+        await self.loop.sleep(seconds)
+
+    async def mine(self, blocks: int = 1, *, empty: bool = False, chain: SimChain | None = None) -> None:
+        """Blocks, each seen and digested by everyone before the next."""
+        for _ in range(blocks):
+            (chain or self.chain).mine(empty=empty)
+            await self.advance(BLOCK_SECONDS)
+
+    async def finalise(self, *, empty: bool = False) -> None:
+        """What is at the head now becomes final."""
+        await self.mine(self.setting.finality_lag, empty=empty)
+
+    async def reorg(self, depth: int, *, keep: bool = False, forget: bool = True) -> None:
+        """The last blocks give way to one more than they were, with (or without) what they had executed."""
+        self.chain.reorg(depth, keep=1.0 if keep else 0.0, forget=forget)
+        await self.advance(BLOCK_SECONDS)
+
+    async def reaches(self, tx: Transaction, state: State, seconds: float = 30.0) -> Transaction:
+        """The transaction, once it is in this state. When it is sent, every endpoint that answers has answered."""
+        deadline = self.loop.time() + seconds
+        while (now := await self.read(tx)).state is not state:
+            assert self.loop.time() < deadline, f"{now.state}, not {state}, after {seconds} s: {now}"
+            await self.advance(0.1)
+        if state is State.SENT:
+            await self.advance(0.5)
+        return await self.read(tx)
+
+    async def tells(self, tx: Transaction, kind: str, seconds: float = 30.0) -> Transaction:
+        """The transaction, once its history has such an event."""
+        deadline = self.loop.time() + seconds
+        while kind not in (history := await self.history(tx)):
+            assert self.loop.time() < deadline, f"no {kind} after {seconds} s: {history}"
+            await self.advance(0.1)
+        return await self.read(tx)
+
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = self.loop.create_task(work)
+        self._tasks.append(task)
+        return task
+
+    # what people ask for
+
+    def request(
+        self,
+        label: str,
+        lane: LaneKey = ALICE,
+        *,
+        effect: Effect = Effect.RUNS,
+        after: str = "",
+        key: str | None = None,
+        fees: Speed | Fees = Speed.STANDARD,
+        priority: int = 5,
+        **payload: Any,
+    ) -> Request:
+        wanted = Payload(**{"to": RECIPIENT, "data": Order(label, effect, after).data()} | payload)
+        return Request(
+            id=self._ids.token(),
+            lane=lane,
+            payload=wanted,
+            fees=fees,
+            priority=priority,
+            idempotency_key=key,
+            body_hash=hashlib.sha256(repr((lane, wanted, fees)).encode()).hexdigest(),
+        )
+
+    async def submit(self, label: str, lane: LaneKey = ALICE, *, via: Life | None = None, **wish: Any) -> Transaction:
+        tx, _ = await (via or self.node).intake.submit(self.request(label, lane, **wish))
+        return tx
+
+    async def submit_all(self, labels: Iterable[str], lane: LaneKey = ALICE, **wish: Any) -> list[Transaction]:
+        """Together, in this order: they share a commit."""
+        return list(await asyncio.gather(*(self.submit(label, lane, **wish) for label in labels)))
+
+    # what the store says
+
+    async def read(self, tx: Transaction) -> Transaction:
+        found = await self.store.transaction(tx.id)
+        assert found is not None, f"{tx.id} is lost"
+        return found
+
+    async def state(self, tx: Transaction) -> State:
+        return (await self.read(tx)).state
+
+    async def states(self, txs: Sequence[Transaction]) -> list[State]:
+        return [await self.state(tx) for tx in txs]
+
+    async def nonces(self, txs: Sequence[Transaction]) -> list[int | None]:
+        return [(await self.read(tx)).nonce for tx in txs]
+
+    async def mark(self, tx: Transaction) -> str | None:
+        """The code of what it was marked for."""
+        attention = (await self.read(tx)).attention
+        return attention and attention.code
+
+    async def attempts(self, tx: Transaction) -> Sequence[Attempt]:
+        return (await self.store.attempts([tx.id]))[tx.id]
+
+    async def history(self, tx: Transaction) -> list[str]:
+        return [event.kind for event in await self.store.history(tx.id)]
+
+    async def events(self, kind: str, lane: LaneKey = ALICE) -> list[Event]:
+        every = await self.store.events_after(0, limit=100_000)
+        return [event for event in every if event.kind == kind and event.lane == lane]
+
+    async def lane(self, lane: LaneKey = ALICE) -> LaneSummary:
+        found = await self.store.lane(lane)
+        assert found is not None
+        return found
+
+    async def lane_mark(self, lane: LaneKey = ALICE) -> str | None:
+        attention = (await self.lane(lane)).record.attention
+        return attention and attention.code
+
+    def slots(self, lane: LaneKey = ALICE) -> dict[int, str]:
+        """Every slot there ever was: its nonce, and what it is bound to."""
+        found = self.database.execute(
+            "SELECT nonce, coalesce(tx_id, kind) AS bound FROM slots WHERE chain_id = ? AND address = ? ORDER BY nonce",
+            lane,
+        )
+        return {row["nonce"]: row["bound"] for row in found}
+
+    def attempts_ever(self, lane: LaneKey = ALICE) -> int:
+        return int(
+            self.database.execute("SELECT count(*) FROM attempts WHERE chain_id = ? AND address = ?", lane).fetchone()[
+                0
+            ]
+        )
+
+    # what is true
+
+    def account(self, lane: LaneKey = ALICE) -> Account:
+        return self.chains[lane.chain_id].head.ledger.account(lane.address)
+
+    def executions(self, label: str) -> int:
+        """How often the canonical chain executed something of ours with this label."""
+        return len([tx for tx in self._executed() if tx.order.label == label and tx.hash in self._ours])
+
+    def order_of_execution(self, lane: LaneKey = ALICE) -> list[str]:
+        """Labels of what the account executed, ours or not, by nonce; a filler has none."""
+        mine = [tx for tx in self._executed() if (tx.chain_id, tx.sender) == lane]
+        return [tx.order.label for tx in sorted(mine, key=lambda tx: tx.nonce)]
+
+    def _executed(self) -> Iterable[SimTx]:
+        return (tx for chain in self.chains.values() for block in chain.head.down() for tx in block.transactions)
+
+    def sent(self, label: str) -> list[SimTx]:
+        """What arrived at nodes of the chain under this label, in order, once for each endpoint and each time."""
+        return [tx for _, tx, _ in self.arrivals if tx.order.label == label]
+
+    # others
+
+    def intrude(self, lane: LaneKey = ALICE) -> None:
+        """Somebody else with the key uses the next nonce in the next block."""
+        self.chains[lane.chain_id].intrude(lane.address)
+
+    def intrude_as(self, tx: SimTx, *, price: Wei = 400 * GWEI) -> None:
+        """Somebody else with the key did the very same at the same nonce, dearer: all pools take that instead."""
+        twin = replace(tx, hash="0x" + hashlib.sha256(b"twin" + tx.hash.encode()).hexdigest(), max_fee=price, tip=price)
+        for voice in self.endpoints:
+            voice.endpoint.hear(twin)
+            assert voice.endpoint.pool.holds(twin.hash)
+
+    def authorise(self, lane: LaneKey = ALICE) -> None:
+        """The key signed an authorisation, and somebody's transaction carries it in the next block."""
+        self.chains[lane.chain_id].happen(Happening(Deed.AUTHORISED, lane.address))
+
+    def drain(self, lane: LaneKey = ALICE, leave: Wei = 0) -> Wei:
+        return self.chains[lane.chain_id].drain(lane.address, leave)
+
+    def fund(self, amount: Wei, lane: LaneKey = ALICE) -> None:
+        self.chains[lane.chain_id].happen(Happening(Deed.FUNDED, lane.address, amount))
+
+    # what the rig watches by itself (`sim.chain.Observer`)
+
+    def arrived(self, endpoint: SimEndpoint, tx: SimTx, verdict: No | None) -> None:
+        self.arrivals.append((endpoint.name, tx, verdict))
+        self._ours[tx.hash] = tx.order.label
+        known = self.database.execute("SELECT 1 FROM attempts WHERE hash = ?", [tx.hash]).fetchone()
+        if known is None and not self._lost_commits:
+            self.broken.append(f"P4: {endpoint.name} got bytes that the store does not know: {tx}")
+
+    def grown(self, head: SimBlock, dropped: Sequence[SimBlock]) -> None:
+        ran = Counter(
+            (tx.chain_id, self._ours[tx.hash])
+            for block in head.down()
+            for tx in block.transactions
+            if self._ours.get(tx.hash)
+        )
+        self.broken += [f"P3: {label} ran {times} times" for (_, label), times in ran.items() if times > 1]
+
+    def tolerate(self, event: str) -> None:
+        """This error is what the test is about: logging it is right."""
+        self._tolerated.add(event)
+
+    def broke(self, what: str) -> None:
+        if not what.startswith(tuple(self._tolerated)):
+            self.broken.append(what)
+
+    def unhandled(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self.broken.append(f"unhandled: {context.get('message')}: {context.get('exception')!r}")
+
+
+async def _in_place(act: Callable[[], T]) -> T:
+    return act()
+
+
+Test = Callable[..., Coroutine[Any, Any, None]]
+
+
+def staged(**settings: Any) -> Callable[[Test], Callable[..., None]]:
+    """Run the test inside a rig of its own, in virtual time; `settings` are fields of `Setting`."""
+
+    def decorate(test: Test) -> Callable[..., None]:
+        @functools.wraps(test)
+        def run(**fixtures: Any) -> None:
+            with listening() as journal, forgetting():
+                _live(lambda rig: test(rig, **fixtures), Setting(**settings), journal)
+
+        signature = inspect.signature(test)
+        others = [parameter for name, parameter in signature.parameters.items() if name != "rig"]
+        run.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+def _live(test: Callable[[Rig], Coroutine[Any, Any, None]], setting: Setting, journal: Journal) -> None:
+    loop = SimLoop(random.Random(1))
+    trace = Trace(loop, keep=None)
+    rig = Rig(setting, loop, trace)
+
+    async def main() -> None:
+        loop.set_exception_handler(rig.unhandled)
+        for _ in range(setting.nodes):
+            await rig.start_node()
+        await rig.advance(2.0)  # they have seen the chain
+        await test(rig)
+
+    journal.open(trace, rig.broke)
+    try:
+        loop.run(main())
+        assert rig.broken == []
+    except BaseException:
+        print(*trace.lines, sep="\n")
+        raise
+    finally:
+        journal.close()
+        rig.database.close()
+
+
+def unreachable() -> Unreachable:
+    return Unreachable("no answer came")
+
+
+def refused(message: str, code: int | None = -32000) -> NodeRefused:
+    return NodeRefused(message, code)

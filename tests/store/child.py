@@ -1,0 +1,102 @@
+"""A process of its own on a store's file: `python -m tests.store.child WHAT PATH OWNER`. What it did, it prints."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+
+from nonchalant.errors import LeaseLost, StoreUnavailable
+from nonchalant.model import Change, Event, LaneKey, Lease
+from nonchalant.store.sqlite import SqliteStore
+from tests.examples import LANE, a_request
+from tests.store.acts import accept, assign
+
+OWN_LANES = {owner: LaneKey(7, f"0x{owner}") for owner in "abcd"}
+LIMITS = dict.fromkeys((LANE, *OWN_LANES.values()), 10_000)
+ROUNDS = 60
+
+
+class RealClock:
+    def now(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class RealEntropy:
+    def token(self) -> str:
+        return os.urandom(16).hex()
+
+    def uniform(self, low: float, high: float) -> float:
+        return low
+
+
+def say(text: object) -> None:
+    print(text, flush=True)
+
+
+def opened(path: str) -> SqliteStore:
+    return SqliteStore.open(path, clock=RealClock(), entropy=RealEntropy())
+
+
+async def accept_for_ever(store: SqliteStore, owner: str) -> None:
+    """Say each id only after it was acknowledged."""
+    number = 0
+    while True:
+        ids = [f"{owner}{number + step}" for step in range(3)]
+        await accept(store, *ids)
+        for id in ids:
+            say(id)
+        number += 3
+
+
+async def hammer(store: SqliteStore, owner: str) -> None:
+    """Fill and work a lane of one's own, and fight the others for a common one."""
+    lane = OWN_LANES[owner]
+    epoch = await store.acquire(lane, owner, 600)
+    assert epoch is not None
+    own = Lease(lane, owner, epoch, 0.0)
+    for number in range(ROUNDS):
+        [tx] = await store.accept([a_request(f"{owner}{number}", lane=lane)], limits=LIMITS)
+        await assign(store, own, (tx, number))  # type: ignore[arg-type]
+        await fight(store, owner)
+
+
+async def fight(store: SqliteStore, owner: str) -> None:
+    epoch = await store.acquire(LANE, owner, 0.004)
+    if epoch is None:
+        return
+    lease = Lease(LANE, owner, epoch, 0.0)
+    for step in range(4):
+        change = Change(events=(Event(kind="lane.attention", lane=LANE, at=0, data={"epoch": epoch, "step": step}),))
+        try:
+            await store.commit(change, lease)
+        except LeaseLost:
+            say("lost")
+            return
+    say("kept")
+
+
+async def main(what: str, path: str, owner: str) -> None:
+    store = opened(path)
+    await store.declare([LANE, *OWN_LANES.values()])
+    say("open")
+    if what == "accept":
+        await accept_for_ever(store, owner)
+    elif what == "hammer":
+        try:
+            await hammer(store, owner)
+        except StoreUnavailable as error:
+            say(f"unavailable: {error}")
+            raise
+    await store.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,444 @@
+"""One commit: all of it or nothing, and the database refuses what the code forgot."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from nonchalant.errors import RowMoved
+from nonchalant.lifecycle import Broadcast, Confirmed, Failed, Held, Included, Marked, Outrun, Reverted, Superseded
+from nonchalant.model import (
+    AttemptKind,
+    Change,
+    Event,
+    LaneRecord,
+    Lease,
+    Slot,
+    SlotKind,
+    State,
+    Stranger,
+    Transaction,
+    Wanted,
+)
+from nonchalant.ports import Store
+from tests.examples import LANE, MARK, a_hash, a_receipt, a_slot, an_attempt
+from tests.store.acts import (
+    OTHER_LANE,
+    Everything,
+    accept,
+    assign,
+    assignment,
+    everything,
+    filler,
+    take,
+    work,
+)
+
+
+async def refused(store: Store, change: Change, lease: Lease) -> None:
+    """The change is refused and leaves no trace, though it begins and ends with things that would be fine."""
+    fine = Event(kind="lane.paused", lane=lease.lane, at=1)
+    before = await snapshot(store, lease)
+    with pytest.raises(RowMoved):
+        await store.commit(replace(change, events=(fine, *change.events)), lease)
+    assert await snapshot(store, lease) == before
+
+
+async def snapshot(store: Store, lease: Lease) -> tuple[Everything, object]:
+    return await everything(store), await store.load(lease)
+
+
+# what goes in comes out
+
+
+async def test_assignment_is_one_commit_of_transaction_slot_attempt_and_event(store: Store) -> None:
+    [tx] = await accept(store, "a")
+    lease = await take(store)
+    change = assignment(lease, (tx, 5))
+    await store.commit(change, lease)
+    loaded = await store.load(lease)
+    assert tuple(loaded.transactions) == change.transactions
+    assert tuple(loaded.slots) == change.slots
+    assert (await store.attempts(["a"]))["a"] == list(change.attempts)
+    assert [event.kind for event in await store.history("a")] == ["tx.accepted", "tx.signed"]
+    assert await store.transaction("a") == change.transactions[0]
+
+
+async def test_a_filler_has_a_slot_an_attempt_and_a_receipt_of_its_own(store: Store) -> None:
+    lease = await take(store)
+    await store.commit(filler(lease, 3), lease)
+    [slot] = (await store.load(lease)).slots
+    included = replace(slot, receipt=a_receipt(slot.newest.hash))
+    await store.commit(Change(slots=(included,)), lease)
+    assert list((await store.load(lease)).slots) == [included]
+
+
+async def test_a_transaction_s_slot_has_its_transaction_s_receipt(store: Store) -> None:
+    [tx] = await accept(store, "a")
+    lease = await take(store)
+    [signed] = await assign(store, lease, (tx, 0))
+    [slot] = (await store.load(lease)).slots
+    making = work(lease)
+    making.move(signed, Included(a_receipt(signed.hash)))
+    making.include(slot, a_receipt(signed.hash))
+    await store.commit(making.change(), lease)
+    assert (await store.load(lease)).slots[0].receipt == a_receipt(signed.hash)
+
+
+async def test_attempts_are_loaded_in_the_order_in_which_they_were_signed(store: Store) -> None:
+    [tx] = await accept(store, "a")
+    lease = await take(store)
+    await assign(store, lease, (tx, 0))
+    [slot] = (await store.load(lease)).slots
+    # Hashes that sort the other way round.
+    bumps = [an_attempt(a_hash(text), 0, "a", kind=AttemptKind.BUMP) for text in ("zz", "mm", "00")]
+    for bump in bumps:
+        slot = slot.with_attempt(bump)
+        await store.commit(Change(slots=(slot,), attempts=(bump,)), lease)
+    [loaded] = (await store.load(lease)).slots
+    assert loaded == slot
+    assert loaded.newest == bumps[-1]
+
+
+async def test_what_nodes_said_about_an_attempt_is_kept(store: Store) -> None:
+    [tx] = await accept(store, "a")
+    lease = await take(store)
+    await assign(store, lease, (tx, 0))
+    [attempt] = (await store.attempts(["a"]))["a"]
+    answered = replace(attempt, sent_at=77, answer="accepted")
+    await store.commit(Change(answered=(answered,)), lease)
+    assert (await store.load(lease)).slots[0].attempts == (answered,)
+
+
+async def test_the_lane_s_record_is_kept(store: Store) -> None:
+    lease = await take(store)
+    record = LaneRecord(
+        key=LANE,
+        next_nonce=9,
+        settled_below=4,
+        seen_block=100,
+        incarnation=2,
+        quarantined_below=30,
+        attention=MARK,
+    )
+    await store.commit(Change(lane=record), lease)
+    assert (await store.load(lease)).record == record
+    summary = await store.lane(LANE)
+    assert summary is not None
+    assert summary.record == record
+
+
+async def test_a_settled_slot_is_not_loaded_any_more_and_its_attempts_stay_known(store: Store) -> None:
+    [tx] = await accept(store, "a")
+    lease = await take(store)
+    await assign(store, lease, (tx, 0))
+    await settle(store, lease, "a")
+    loaded = await store.load(lease)
+    assert (list(loaded.slots), list(loaded.transactions)) == ([], [])
+    assert len((await store.attempts(["a"]))["a"]) == 1
+
+
+async def settle(store: Store, lease: Lease, tx_id: str, move: object = None) -> Transaction:
+    """Bring a transaction with a slot to its end."""
+    tx = await store.transaction(tx_id)
+    assert tx is not None
+    slot = next(slot for slot in (await store.load(lease)).slots if slot.tx_id == tx_id)
+    making = work(lease)
+    making.move(tx, Included(a_receipt(slot.newest.hash)))
+    ended = making.move(tx, move or Confirmed())  # type: ignore[arg-type]
+    making.settle(slot)
+    await store.commit(making.change(), lease)
+    return ended
+
+
+async def test_a_freed_nonce_can_be_bound_again(store: Store) -> None:
+    first, second = await accept(store, "a", "b")
+    lease = await take(store)
+    [signed] = await assign(store, lease, (first, 0))
+    making = work(lease)
+    making.move(signed, Failed("nobody wants it"))
+    making.free(a_slot(0))
+    await store.commit(making.change(), lease)
+    await assign(store, lease, (second, 0))
+    [slot] = (await store.load(lease)).slots
+    # What was signed for the first one is not the second one's.
+    assert [attempt.tx_id for attempt in slot.attempts] == ["b"]
+
+
+async def test_a_freed_filler_can_be_signed_again_with_the_very_same_bytes(store: Store) -> None:
+    lease = await take(store)
+    await store.commit(filler(lease, 0), lease)
+    [slot] = (await store.load(lease)).slots
+    await store.commit(Change(freed=(0,), answered=(replace(slot.newest, sent_at=1, answer="oversized_data"),)), lease)
+    again = filler(lease, 0)
+    forged = replace(again.attempts[0], raw=b"other bytes under the same hash")
+    await refused(store, replace(again, attempts=(forged,)), lease)
+    await store.commit(again, lease)
+    [bound] = (await store.load(lease)).slots
+    assert [attempt.hash for attempt in bound.attempts] == [slot.newest.hash]
+
+
+async def test_a_requeued_transaction_keeps_its_place_and_gets_another_slot(store: Store) -> None:
+    first, second = await accept(store, "a", "b")
+    lease = await take(store)
+    [signed] = await assign(store, lease, (first, 0))
+    [slot] = (await store.load(lease)).slots
+    making = work(lease)
+    requeued = making.move(signed, Superseded("0xff"))
+    making.settle(slot)
+    await store.commit(making.change(), lease)
+    assert list(await store.queued(LANE, limit=9)) == [requeued, second]
+    await assign(store, lease, (requeued, 1))
+    assert [(slot.nonce, slot.tx_id) for slot in (await store.load(lease)).slots] == [(1, "a")]
+
+
+# what is refused
+
+
+async def test_a_stale_version_is_refused(store: Store) -> None:
+    [tx] = await accept(store, "a")
+    lease = await take(store)
+    making = work(lease)
+    making.move(tx, Marked(MARK))
+    await store.commit(making.change(), lease)
+    await refused(store, assignment(lease, (tx, 0)), lease)
+
+
+async def test_a_row_held_meanwhile_is_not_assigned(store: Store) -> None:
+    tx, other = await accept(store, "a", "b")
+    lease = await take(store)
+    making = work(lease)
+    making.move(tx, Held(MARK))
+    await store.commit(making.change(), lease)
+    # The whole batch falls, the innocent part too: it is built anew.
+    await refused(store, assignment(lease, (other, 0), (tx, 1)), lease)
+
+
+async def test_a_transaction_that_does_not_exist_is_refused(store: Store) -> None:
+    [tx] = await accept(store, "a")
+    lease = await take(store)
+    await refused(store, Change(transactions=(replace(tx, id="nobody", version=2),)), lease)
+
+
+async def test_a_nonce_bound_to_another_transaction_is_refused(store: Store) -> None:
+    first, second = await accept(store, "a", "b")
+    lease = await take(store)
+    await assign(store, lease, (first, 0))
+    await refused(store, assignment(lease, (second, 0)), lease)
+    await refused(store, Change(slots=(a_slot(0, tx_id="b"),)), lease)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+async def test_a_nonce_is_a_filler_s_or_a_transaction_s_never_both(store: Store, order: int) -> None:
+    [tx] = await accept(store, "a")
+    lease = await take(store)
+    first, second = (assignment(lease, (tx, 0)), filler(lease, 0))[::order]
+    await store.commit(first, lease)
+    await refused(store, second, lease)
+
+
+async def test_a_transaction_has_at_most_one_live_slot(store: Store) -> None:
+    [tx] = await accept(store, "a")
+    lease = await take(store)
+    [signed] = await assign(store, lease, (tx, 0))
+    second = a_slot(1, an_attempt(a_hash("second"), 1, "a"), tx_id="a")
+    await refused(store, Change(slots=(second,), attempts=second.attempts), lease)
+    assert signed.nonce == 0
+
+
+async def test_no_slot_is_made_below_the_settled_bound(store: Store) -> None:
+    [tx] = await accept(store, "a")
+    lease = await take(store)
+    await store.commit(Change(lane=LaneRecord(key=LANE, next_nonce=5, settled_below=5)), lease)
+    await refused(store, assignment(lease, (tx, 4)), lease)
+    await refused(store, filler(lease, 0), lease)
+    await assign(store, lease, (tx, 5))
+
+
+async def test_the_settled_bound_never_falls(store: Store) -> None:
+    lease = await take(store)
+    await store.commit(Change(lane=LaneRecord(key=LANE, next_nonce=5, settled_below=5)), lease)
+    await refused(store, Change(lane=LaneRecord(key=LANE, next_nonce=5, settled_below=4)), lease)
+
+
+async def test_the_settled_bound_never_passes_a_live_slot(store: Store) -> None:
+    [tx] = await accept(store, "a")
+    lease = await take(store)
+    await assign(store, lease, (tx, 3))
+    passing = LaneRecord(key=LANE, next_nonce=4, settled_below=4)
+    await refused(store, Change(lane=passing), lease)
+    await store.commit(Change(lane=replace(passing, settled_below=3)), lease)
+    # In the commit that settles the slot it may.
+    [slot] = (await store.load(lease)).slots
+    await store.commit(Change(slots=(replace(slot, settled=True),), lane=passing), lease)
+
+
+async def test_the_next_nonce_is_never_below_the_settled_bound(store: Store) -> None:
+    lease = await take(store)
+    await refused(store, Change(lane=LaneRecord(key=LANE, next_nonce=4, settled_below=5)), lease)
+
+
+@pytest.mark.parametrize("end", [Confirmed(), Reverted(), Outrun("late")], ids=repr)
+async def test_an_end_never_changes(store: Store, end: object) -> None:
+    [tx] = await accept(store, "a")
+    lease = await take(store)
+    await assign(store, lease, (tx, 0))
+    ended = await settle(store, lease, "a", end)
+    again = replace(ended, version=ended.version + 1, updated_at=9)
+    await refused(store, Change(transactions=(again,)), lease)
+    await refused(store, Change(transactions=(replace(again, state=State.SENT, receipt=None, failure=None),)), lease)
+
+
+async def test_a_failed_transaction_never_changes(store: Store) -> None:
+    [tx] = await accept(store, "a")
+    lease = await take(store)
+    making = work(lease)
+    failed = making.move(tx, Failed("never"))
+    await store.commit(making.change(), lease)
+    await refused(store, Change(transactions=(replace(failed, version=3, state=State.QUEUED, failure=None),)), lease)
+
+
+async def test_a_settled_slot_never_changes(store: Store) -> None:
+    [tx] = await accept(store, "a")
+    lease = await take(store)
+    await assign(store, lease, (tx, 0))
+    [slot] = (await store.load(lease)).slots
+    await settle(store, lease, "a")
+    await refused(store, Change(slots=(slot,)), lease)
+    await refused(store, Change(freed=(0,)), lease)
+    late = an_attempt(a_hash("late"), 0, "a")
+    await refused(store, Change(attempts=(late,)), lease)
+
+
+async def test_a_slot_that_is_not_there_cannot_be_freed(store: Store) -> None:
+    await refused(store, Change(freed=(7,)), await take(store))
+
+
+async def test_an_attempt_is_never_written_over(store: Store) -> None:
+    [tx] = await accept(store, "a")
+    lease = await take(store)
+    await assign(store, lease, (tx, 0))
+    [attempt] = (await store.attempts(["a"]))["a"]
+    await refused(store, Change(attempts=(replace(attempt, raw=b"other"),)), lease)
+    await refused(store, Change(attempts=(attempt,)), lease)
+
+
+async def test_an_answer_cannot_change_what_was_signed(store: Store) -> None:
+    [tx] = await accept(store, "a")
+    lease = await take(store)
+    await assign(store, lease, (tx, 0))
+    [attempt] = (await store.attempts(["a"]))["a"]
+    await store.commit(Change(answered=(replace(attempt, raw=b"other", nonce=9, answer="accepted"),)), lease)
+    assert (await store.attempts(["a"]))["a"] == [replace(attempt, answer="accepted")]
+
+
+async def test_an_attempt_without_its_slot_is_refused(store: Store) -> None:
+    tx, other = await accept(store, "a", "b")
+    lease = await take(store)
+    await assign(store, lease, (tx, 0))
+    await refused(store, Change(attempts=(an_attempt(a_hash("x"), 1, "a"),)), lease)
+    await refused(store, Change(attempts=(an_attempt(a_hash("x"), 0, other.id),)), lease)
+    await refused(store, Change(attempts=(an_attempt(a_hash("x"), 0, None),)), lease)
+
+
+async def test_an_answer_about_an_unknown_attempt_is_refused(store: Store) -> None:
+    await refused(store, Change(answered=(an_attempt("0xaa"),)), await take(store))
+
+
+async def test_a_slot_of_an_unknown_transaction_is_refused(store: Store) -> None:
+    lease = await take(store)
+    slot = a_slot(0, tx_id="nobody")
+    await refused(store, Change(slots=(slot,), attempts=slot.attempts), lease)
+
+
+@pytest.mark.parametrize(
+    "contradict",
+    [
+        lambda tx: replace(tx, state=State.SIGNED),
+        lambda tx: replace(tx, nonce=4, hash="0xaa"),
+        lambda tx: replace(tx, state=State.SENT, nonce=4),
+        lambda tx: replace(tx, state=State.MINED, nonce=4, hash="0xaa"),
+        lambda tx: replace(tx, state=State.CONFIRMED, nonce=4, hash="0xaa"),
+        lambda tx: replace(tx, state=State.SENT, nonce=4, hash="0xaa", receipt=a_receipt()),
+        lambda tx: replace(tx, state=State.FAILED),
+        lambda tx: replace(tx, failure="but it is queued"),
+        lambda tx: replace(tx, state=State.SIGNED, nonce=4, hash="0xaa", held=True),
+    ],
+)
+async def test_a_row_that_contradicts_itself_is_refused(
+    store: Store, contradict: Callable[[Transaction], Transaction]
+) -> None:
+    [tx] = await accept(store, "a")
+    await refused(store, Change(transactions=(contradict(replace(tx, version=2)),)), await take(store))
+
+
+@pytest.mark.parametrize(
+    "slot",
+    [
+        Slot(nonce=0, kind=SlotKind.FILLER, tx_id="a", attempts=()),
+        Slot(nonce=0, kind=SlotKind.TRANSACTION, tx_id=None, attempts=()),
+    ],
+)
+async def test_a_slot_that_contradicts_itself_is_refused(store: Store, slot: Slot) -> None:
+    await accept(store, "a")
+    await refused(store, Change(slots=(slot,)), await take(store))
+
+
+async def test_the_lease_of_one_lane_writes_nothing_of_another(store: Store) -> None:
+    [tx] = await accept(store, "a", lane=OTHER_LANE)
+    theirs = await take(store, "node-b", OTHER_LANE)
+    await assign(store, theirs, (tx, 0))
+    [attempt] = (await store.attempts(["a"]))["a"]
+    [signed] = (await store.load(theirs)).transactions
+    ours = await take(store, "node-a")
+    making = work(ours)
+    making.move(signed, Broadcast())
+    await refused(store, making.change(), ours)
+    await refused(store, Change(answered=(replace(attempt, answer="accepted"),)), ours)
+    await refused(store, Change(freed=(0,)), ours)
+    # A record that names another lane is taken for the leased one's.
+    await store.commit(Change(lane=LaneRecord(key=OTHER_LANE, next_nonce=99)), ours)
+    assert (await store.load(theirs)).record.next_nonce is None
+
+
+async def test_one_missing_row_rolls_the_whole_commit_back(store: Store) -> None:
+    first, second = await accept(store, "a", "b")
+    lease = await take(store)
+    change = assignment(lease, (first, 0), (second, 1))
+    broken = replace(change, transactions=(change.transactions[0], replace(change.transactions[1], version=7)))
+    await refused(store, broken, lease)
+    await store.commit(change, lease)
+    assert [slot.nonce for slot in (await store.load(lease)).slots] == [0, 1]
+
+
+async def test_what_a_slot_wants_is_kept(store: Store) -> None:
+    [tx] = await accept(store, "a")
+    lease = await take(store)
+    await assign(store, lease, (tx, 0))
+    [slot] = (await store.load(lease)).slots
+    await store.commit(Change(slots=(replace(slot, wanted=Wanted.NOTHING),)), lease)
+    assert (await store.load(lease)).slots[0].wanted is Wanted.NOTHING
+
+
+# strangers
+
+
+async def test_a_stranger_is_kept_until_somebody_was_held_for_it_and_never_forgotten(store: Store) -> None:
+    await accept(store, "a", "b")
+    lease = await take(store)
+    stranger = Stranger("0xf1", 3, "deed")
+    await store.commit(Change(strangers=(stranger,)), lease)
+    assert list((await store.load(lease)).strangers) == [stranger]
+    await store.commit(Change(strangers=(replace(stranger, tx_id="a"),)), lease)
+    assert list((await store.load(lease)).strangers) == []
+    # Found once more by a later reconciliation: it has held its one.
+    for again in (stranger, replace(stranger, tx_id="b")):
+        await store.commit(Change(strangers=(again,)), lease)
+        assert list((await store.load(lease)).strangers) == []
+
+
+async def test_strangers_belong_to_their_lane(store: Store) -> None:
+    ours, theirs = await take(store), await take(store, lane=OTHER_LANE)
+    await store.commit(Change(strangers=(Stranger("0xf2", 4, "d"), Stranger("0xf1", 3, "d"))), ours)
+    assert [stranger.nonce for stranger in (await store.load(ours)).strangers] == [3, 4]
+    assert list((await store.load(theirs)).strangers) == []

@@ -1,0 +1,212 @@
+"""What is committed is what is loaded, whatever the values."""
+
+import asyncio
+import string
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nonchalant.model import (
+    Attempt,
+    AttemptKind,
+    Attention,
+    BlockRef,
+    Change,
+    Event,
+    Fees,
+    LaneRecord,
+    Payload,
+    Receipt,
+    Request,
+    Slot,
+    SlotKind,
+    Speed,
+    State,
+    Transaction,
+    Wanted,
+)
+from nonchalant.store.sqlite import SqliteStore
+from tests.examples import LANE
+from tests.store.acts import LIMITS, Counting, ManualClock, take
+
+# A real file where there is no disk to wait for.
+QUICK = "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+wei = st.integers(0, 2**256 - 1)
+numbers = st.integers(0, 2**63 - 1)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+digits = "0123456789abcdef"
+addresses = st.text(digits, min_size=40, max_size=40).map(lambda text: "0x" + text)
+hashes = st.text(digits, min_size=64, max_size=64).map(lambda text: "0x" + text)
+fees = st.builds(Fees, wei, st.none() | wei)
+json = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
+)
+json_objects = st.dictionaries(texts, json, max_size=4)
+attentions = st.builds(Attention, texts, texts, numbers)
+payloads = st.builds(
+    Payload,
+    to=st.none() | addresses,
+    value=wei,
+    data=st.binary(max_size=64),
+    gas=st.none() | numbers,
+    access_list=st.lists(st.tuples(addresses, st.lists(hashes, max_size=3).map(tuple)), max_size=3).map(tuple),
+)
+receipts = st.builds(
+    Receipt,
+    hash=hashes,
+    block=st.builds(BlockRef, numbers, hashes),
+    succeeded=st.booleans(),
+    gas_used=numbers,
+    gas_price=wei,
+    contract=st.none() | addresses,
+    l1_fee=wei,
+)
+requests = st.builds(
+    Request,
+    id=st.text(string.ascii_letters, min_size=1, max_size=20),
+    lane=st.just(LANE),
+    payload=payloads,
+    fees=st.sampled_from(Speed) | fees,
+    priority=st.integers(0, 9),
+    tenant=texts,
+    idempotency_key=st.none() | texts,
+    body_hash=texts,
+    metadata=st.none() | json_objects,
+)
+records = st.builds(
+    LaneRecord,
+    key=st.just(LANE),
+    next_nonce=st.just(2**63 - 1) | st.none(),
+    settled_below=st.just(0),
+    seen_block=numbers,
+    incarnation=numbers,
+    quarantined_below=st.none() | numbers,
+    attention=st.none() | attentions,
+)
+
+
+@st.composite
+def attempts(draw: st.DrawFn, nonce: int, tx_id: str | None) -> list[Attempt]:
+    """What was signed for one slot."""
+    kinds = [kind for kind in AttemptKind if (kind is AttemptKind.FILLER) == (tx_id is None)]
+    one = st.builds(
+        Attempt,
+        hash=hashes,
+        nonce=st.just(nonce),
+        tx_id=st.just(tx_id),
+        kind=st.sampled_from(kinds),
+        fees=fees,
+        gas=numbers,
+        raw=st.binary(max_size=100),
+        epoch=numbers,
+        signed_at=numbers,
+        floor=numbers,
+        sent_at=st.none() | numbers,
+        answer=st.none() | texts,
+    )
+    return draw(st.lists(one, min_size=1, max_size=3, unique_by=lambda attempt: attempt.hash))
+
+
+@st.composite
+def flights(draw: st.DrawFn) -> tuple[Request, dict[str, Any], Slot, list[Attempt]]:
+    """A request, what becomes of its transaction, and its slot."""
+    request = draw(requests)
+    nonce = draw(st.integers(0, 2**63 - 2))
+    signed = draw(attempts(nonce, request.id))
+    state = draw(st.sampled_from([State.SIGNED, State.SENT, State.MINED]))
+    receipt = draw(receipts) if state is State.MINED else None
+    fate: dict[str, Any] = {
+        "state": state,
+        "nonce": nonce,
+        "hash": draw(hashes),
+        "receipt": receipt,
+        "attention": draw(st.none() | attentions),
+        "updated_at": draw(numbers),
+    }
+    slot = Slot(
+        nonce=nonce,
+        kind=SlotKind.TRANSACTION,
+        tx_id=request.id,
+        attempts=tuple(signed),
+        wanted=draw(st.sampled_from(Wanted)),
+        receipt=receipt,
+    )
+    return request, fate, slot, signed
+
+
+def in_a_store(scenario: Any) -> None:
+    async def run() -> None:
+        with tempfile.TemporaryDirectory(dir=QUICK) as folder:
+            store = SqliteStore.open(Path(folder) / "n.db", clock=ManualClock(), entropy=Counting())
+            try:
+                await store.declare([LANE])
+                await scenario(store)
+            finally:
+                await store.close()
+
+    asyncio.run(run())
+
+
+@settings(max_examples=60)
+@given(requests)
+def test_a_request_is_read_as_it_was_accepted(request: Request) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        [accepted] = await store.accept([request], limits=LIMITS)
+        assert isinstance(accepted, Transaction)
+        assert accepted.payload == request.payload
+        assert (accepted.fees, accepted.metadata, accepted.tenant) == (request.fees, request.metadata, request.tenant)
+        assert await store.transaction(request.id) == accepted
+        assert list(await store.queued(LANE, limit=1)) == [accepted]
+
+    in_a_store(scenario)
+
+
+@settings(max_examples=60)
+@given(flights(), records, json_objects, numbers)
+def test_a_change_is_loaded_as_it_was_committed(
+    flight: tuple[Request, dict[str, Any], Slot, list[Attempt]],
+    record: LaneRecord,
+    data: dict[str, object],
+    at: int,
+) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        request, fate, slot, signed = flight
+        [accepted] = await store.accept([request], limits=LIMITS)
+        assert isinstance(accepted, Transaction)
+        flying = replace(accepted, version=2, **fate)
+        event = Event(kind="tx.sent", lane=LANE, at=at, tx_id=request.id, data=data)
+        lease = await take(store)
+        await store.commit(
+            Change(transactions=(flying,), slots=(slot,), attempts=tuple(signed), lane=record, events=(event,)), lease
+        )
+        loaded = await store.load(lease)
+        assert loaded.record == record
+        assert list(loaded.transactions) == [flying]
+        assert list(loaded.slots) == [slot]
+        assert (await store.attempts([request.id]))[request.id] == signed
+        assert replace((await store.history(request.id))[-1], position=0) == event
+
+    in_a_store(scenario)
+
+
+@settings(max_examples=30)
+@given(attempts(3, None), st.none() | receipts)
+def test_a_filler_is_loaded_as_it_was_committed(signed: list[Attempt], receipt: Receipt | None) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        slot = Slot(nonce=3, kind=SlotKind.FILLER, tx_id=None, attempts=tuple(signed), receipt=receipt)
+        lease = await take(store)
+        await store.commit(Change(slots=(slot,), attempts=tuple(signed)), lease)
+        assert list((await store.load(lease)).slots) == [slot]
+
+    in_a_store(scenario)
