@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import structlog
 
-from nonchalant.errors import LeaseLost, SignerFailed
+from nonchalant import heads
+from nonchalant.errors import LeaseLost, SignerFailed, Unreachable
 from nonchalant.fees import FeeRules
 from nonchalant.heads import Head
 from nonchalant.lanes import Lane, Work
@@ -54,6 +55,9 @@ class Eyes(Protocol):
 
     async def ask(self, question: Callable[[Endpoint], Awaitable[T]]) -> T:
         """The first usable answer, from endpoints that have our head before others; `Unreachable` if there is none."""
+
+    async def ask_everyone(self, question: Callable[[Endpoint], Awaitable[T]]) -> list[T]:
+        """What each endpoint says; those that do not answer, or refuse to, are left out."""
 
     async def market(self) -> Market: ...
 
@@ -141,12 +145,21 @@ class Desk:
             self.sendings.pop(hash, None)
 
     async def see_account(self) -> None:
-        """Ask what the account has executed, at our head and at finality, of endpoints that have those blocks."""
+        """Ask what the account has executed, at our head and at finality, of endpoints that have those blocks.
+
+        The lowest count is believed: one that is too high would declare a nonce gone that is not. Finality takes the
+        word of at least half of all endpoints; without it, what was known of it stands.
+        """
         top, final, address = self.head.top, self.head.final, self.key.address
-        at_head = await self.eyes.ask(lambda endpoint: endpoint.account(address, top))
-        at_final = await self.eyes.ask(lambda endpoint: endpoint.account(address, final))
+        at_head = await self.eyes.ask_everyone(lambda endpoint: endpoint.account(address, top))
+        at_final = await self.eyes.ask_everyone(lambda endpoint: endpoint.account(address, final))
+        if not at_head:
+            raise Unreachable(f"no endpoint tells of {address} at block {top.number}")
         lane = self.lane
-        lane.count, lane.balance, lane.final_count = at_head.count, at_head.balance, at_final.count
+        lane.count = min(account.count for account in at_head)
+        lane.balance = min(account.balance for account in at_head)
+        if len(at_final) >= heads.quorum(len(self.chain.endpoints)):
+            lane.final_count = min(account.count for account in at_final)
         self.account_due, self.seen_at = False, top
         # A nonce of ours is used, and we do not know by what: look before believing anything.
         self.lookup_due |= bool(lane.lost_slots())

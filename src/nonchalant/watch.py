@@ -49,6 +49,7 @@ class Follower:
         self._clock = clock
         self._head: Head | None = None
         self._asked: dict[str, asyncio.Task[View | None]] = {}  # endpoints that have not answered yet
+        self._silence: dict[str, str] = {}  # why an endpoint did not answer when it last did not
         self._views: dict[str, View] = {}  # of the endpoints that answered the last poll
         self._progress: dict[str, tuple[int, float]] = {}  # an endpoint's head, and when it got there
         self._desks: dict[LaneKey, Desk] = {}
@@ -101,6 +102,14 @@ class Follower:
                 trouble = refusal
         raise trouble or Unreachable(f"no endpoint of chain {self.chain.chain_id} answers")
 
+    async def ask_everyone(self, question: Callable[[Endpoint], Awaitable[T]]) -> list[T]:
+        endpoints = self._by_trust()
+        answers = await asyncio.gather(*(question(endpoint) for endpoint in endpoints), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, Unreachable | NodeRefused):
+                raise answer
+        return [answer for answer in answers if not isinstance(answer, BaseException)]
+
     def _by_trust(self) -> list[Endpoint]:
         """Endpoints that answered the last poll, those that have our head first."""
         top = self.head.top.number
@@ -135,7 +144,7 @@ class Follower:
             return
         views = await self._look()
         if not views:
-            self.trouble = f"no endpoint of chain {self.chain.chain_id} answers"
+            self.trouble = self._with_reasons(f"no endpoint of chain {self.chain.chain_id} answers")
             return
         if self._head is None and not await self._start(views):
             return
@@ -172,6 +181,7 @@ class Follower:
             return await endpoint.view()
         except (Unreachable, NodeRefused) as error:
             log.debug("endpoint.silent", endpoint=endpoint.name, reason=str(error))
+            self._silence[endpoint.name] = str(error)
             return None
 
     async def _start(self, views: dict[str, View]) -> bool:
@@ -280,7 +290,7 @@ class Follower:
         healthy = {name: view for name, view in views.items() if not self._is_stalled(name)}
         height = heads.final_height(list(healthy.values()), len(self.chain.endpoints), self._depth)
         if height is None:
-            self.trouble = "too few endpoints answer to call anything final"
+            self.trouble = self._with_reasons("too few endpoints answer to call anything final")
             return False
         height = min(height, self.head.top.number)
         if height <= self.head.final.number:
@@ -293,6 +303,11 @@ class Follower:
             return False
         self.trouble = None
         return self.head.finalise(agreed)
+
+    def _with_reasons(self, trouble: str) -> str:
+        """The trouble, and what the endpoints that do not answer last said."""
+        silent = [reason for name, reason in self._silence.items() if name not in self._views]
+        return f"{trouble}: {'; '.join(silent)}" if silent else trouble
 
     def _is_stalled(self, name: str) -> bool:
         height, since = self._progress[name]

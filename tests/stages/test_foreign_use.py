@@ -141,7 +141,6 @@ async def test_what_cannot_be_proved_keeps_its_slot_with_a_mark_until_it_can(rig
     assert rig.executions("pay") == 1
 
 
-@pytest.mark.xfail(reason="the count at finality is believed from one endpoint alone", strict=True)
 @staged()
 async def test_one_endpoint_with_a_wrong_count_is_not_proof_that_a_nonce_is_gone(rig: Rig) -> None:
     tx = await rig.submit("pay")
