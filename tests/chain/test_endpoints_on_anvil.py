@@ -30,6 +30,7 @@ from tests.anvil import ADDRESSES, CHAIN_ID, KEYS, Anvil, running
 GWEI = 10**9
 ALICE, BOB = ADDRESSES[0], ADDRESSES[1]
 REVERTS = bytes.fromhex("60006000fd")  # PUSH1 0 PUSH1 0 REVERT
+OVERFLOWS = bytes.fromhex("7f4e487b71" + "00" * 28 + "600052601160045260246000fd")  # reverts with Panic(0x11)
 RETURNS_NOTHING = bytes.fromhex("600a80600b6000396000f3") + bytes(10)  # init code: deploys ten zero bytes
 NOWHERE = "0x" + "77" * 32
 
@@ -223,6 +224,9 @@ async def test_estimates_are_for_the_block_and_refusals_carry_the_nodes_words(no
     await node.set_code("0x" + "ee" * 20, REVERTS)
     with pytest.raises(NodeRefused, match="revert"):
         await endpoint.estimate(ALICE, Payload(to="0x" + "ee" * 20), head)
+    await node.set_code("0x" + "ef" * 20, OVERFLOWS)
+    with pytest.raises(NodeRefused, match=r"^execution reverted: arithmetic overflow or underflow \(panic 0x11\)$"):
+        await endpoint.estimate(ALICE, Payload(to="0x" + "ef" * 20), head)
 
 
 async def test_the_market_has_a_base_fee_and_a_tip_for_every_speed(node, endpoint, alice):

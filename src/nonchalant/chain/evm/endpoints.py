@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-from nonchalant.chain.evm import encoding, pricing, wire
+from nonchalant.chain.evm import encoding, pricing, reverts, wire
 from nonchalant.chain.evm.keccak import keccak
 from nonchalant.chain.evm.rpc import UNDECODABLE, Call, Reply, Rpc
 from nonchalant.errors import NodeRefused, Unencodable, Unreachable
@@ -142,6 +142,8 @@ class EvmEndpoint:
             # It may have refused because the block came only just after. Now it is there: this answer counts.
             estimate, header = await self._ask(question, _header_at(at))
             self._must_have(block, header)
+        if isinstance(estimate, NodeRefused):
+            raise _explained(estimate)
         return self._read("eth_estimateGas", wire.gas, estimate)
 
     async def market(self) -> Market:
@@ -269,6 +271,14 @@ class EvmEndpoint:
         if answered != ours:
             return Unknown(f"{self.name} answered with hash {answered} for {ours}")
         return Accepted()
+
+
+def _explained(refusal: NodeRefused) -> NodeRefused:
+    """The refusal in words, where the contract left its reason as data."""
+    data = reverts.revert_data(refusal.message, refusal.data)
+    if not data:
+        return refusal
+    return NodeRefused(f"execution {reverts.explain(data)}", refusal.node_code, refusal.data)
 
 
 def _header_at(tag: str) -> Call:
