@@ -1,4 +1,4 @@
-"""Which line of LESSONS a test answers: a marker, so that the list of lessons and their tests can be generated."""
+"""Which failure of systems like ours a test answers: a marker, so that the list of them can be generated."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     python -m tests.long --hours 2
 
-It goes round: simulated histories (new seeds each time), mutants from scratch, `kill -9` at crash points, and 1,000
+It goes round: simulated histories (new seeds each time), `kill -9` at crash points, a mutant from scratch, and 1,000
 transactions under twenty kills. It stops at the first failure, says how to see it again, and leaves the state as it is,
 so that the next run begins with what failed.
 """
@@ -12,7 +12,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,8 +31,8 @@ from tests.e2e.crashes import Story, survive
 
 STATE = ROOT / ".make" / "long.json"
 
-HISTORIES_AT_ONCE = 500
-CRASHES_AT_ONCE = 40
+HISTORIES_AT_ONCE = 100
+CRASHES_AT_ONCE = 20
 CRASHES_IN_PARALLEL = 4
 # Steps of a process in a crash history: it makes about 170 before everything is settled.
 LAST_STEP = 150
@@ -57,7 +59,7 @@ class Reached:
     def lines(self) -> list[str]:
         return [
             f"{self.histories} simulated histories, every promise held",
-            f"{len(self.mutants)} mutants caught from scratch, {self.mutant_rounds} times each or more",
+            f"{len(self.mutants)} mutants caught from scratch, each within {MUTANT_SEEDS} seeds",
             f"{self.crashes} times kill -9 at a crash point, all {self.crash_histories} histories exact on the chain",
             f"{self.killed_transactions} transactions under {self.kills} kills, each executed once",
             f"{self.seconds / 3600:.2f} hours in all",
@@ -76,12 +78,20 @@ def save(reached: Reached) -> None:
 
 
 def nonchalant(*arguments: str, seconds: float) -> subprocess.CompletedProcess[str] | None:
-    """Run the command line; None if the time ran out first."""
+    """Run the command line; None if the time ran out first: then it is ended, with the processes that it started."""
     command = [str(Path(sys.executable).with_name("nonchalant")), *arguments]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=max(seconds, 1), check=False)
-    except subprocess.TimeoutExpired:
-        return None
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True
+    ) as process:
+        try:
+            said, told = process.communicate(timeout=max(seconds, 1))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return None
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, said, told)
 
 
 def simulate(reached: Reached, left: Callable[[], float]) -> None:
@@ -90,13 +100,15 @@ def simulate(reached: Reached, left: Callable[[], float]) -> None:
     done = nonchalant(*arguments, seconds=left())
     if done is None:
         return
-    if done.returncode != 0:
+    found = json.loads(done.stdout) if done.stdout.startswith("{") else {}
+    # What never happened in so few of them is no failure here: `make test` looks at that.
+    if not found or found["violations"] or found["too_small"]:
         raise Failed(f"nonchalant {' '.join(arguments)}\n{done.stdout[-4000:]}\n{done.stderr[-2000:]}")
     reached.histories += HISTORIES_AT_ONCE
 
 
 def mutate(reached: Reached, left: Callable[[], float]) -> None:
-    """Each mutant, on seeds that it has not been tried on."""
+    """The next mutant, on seeds that it has not been tried on."""
     listed = nonchalant("sim", "--mutant", "list", seconds=60)
     assert listed is not None
     first = 1_000_000 + reached.mutant_rounds * MUTANT_SEEDS
@@ -109,8 +121,8 @@ def mutate(reached: Reached, left: Callable[[], float]) -> None:
             return
         if done.returncode != 1:
             raise Failed(f"nonchalant {' '.join(arguments)}\nthis mutant survived\n{done.stderr[-2000:]}")
-        reached.mutants[name] = int(json.loads(done.stdout.splitlines()[-1])["seed"])
-        save(reached)
+        reached.mutants[name] = int(json.loads(done.stdout)["seed"])
+        return
     reached.mutant_rounds += 1
 
 
@@ -121,10 +133,9 @@ async def crash_once(number: int) -> int:
     points: list[Point | int] = [chance.randrange(1, LAST_STEP) for _ in range(chance.choice([1, 1, 2]))]
     with tempfile.TemporaryDirectory(prefix="crash-", ignore_cleanup_errors=True) as folder:
         try:
-            await survive(Path(folder) / "node", story, *points, must_die=False)
+            return await survive(Path(folder) / "node", story, *points, must_die=False)
         except AssertionError as error:
             raise Failed(f"python -m tests.long --crash {number}  # {story.name} {points}\n{error}") from error
-    return len(points)
 
 
 def crash(reached: Reached, left: Callable[[], float]) -> None:
@@ -132,7 +143,8 @@ def crash(reached: Reached, left: Callable[[], float]) -> None:
 
     async def one(number: int) -> None:
         async with gate:
-            reached.crashes += await crash_once(number)
+            died = await crash_once(number)
+            reached.crashes += died
 
     async def every() -> None:
         async with asyncio.TaskGroup() as group:
@@ -163,7 +175,7 @@ def kill(reached: Reached, left: Callable[[], float]) -> None:
     reached.kills += figures.toll.kills
 
 
-ROUND = (simulate, crash, mutate, kill)
+ROUND = (simulate, crash, mutate, simulate, crash, mutate, simulate, kill)
 
 
 def run(hours: float) -> None:

@@ -263,7 +263,7 @@ def signers_of(settings: Settings) -> dict[LaneKey, tuple[Signer, AccountSetting
     """Who signs for which lane. One address may stand only once on a chain, whichever key source names it."""
     found: dict[LaneKey, tuple[Signer, AccountSettings]] = {}
     for account in settings.accounts:
-        for signer in _signers(account.key):
+        for signer in _signers(account):
             for chain_id in account.chains:
                 lane = LaneKey(chain_id, signer.address)
                 if lane in found:
@@ -274,7 +274,17 @@ def signers_of(settings: Settings) -> dict[LaneKey, tuple[Signer, AccountSetting
     return found
 
 
-def _signers(source: config.KeySource) -> list[signers.LocalSigner]:
+def _signers(account: AccountSettings) -> list[signers.LocalSigner]:
+    try:
+        return _read_signers(account.key)
+    except BadSettings as problem:
+        # A secret that cannot be read names its place already; one that is no key does not.
+        if str(problem).startswith(account.where):
+            raise
+        raise BadSettings(f"{account.where}.key: {problem}") from None
+
+
+def _read_signers(source: config.KeySource) -> list[signers.LocalSigner]:
     match source:
         case config.PrivateKey(secret):
             return [signers.from_private_key(resolve_secret(secret))]
@@ -324,7 +334,7 @@ def engine_rules(settings: Settings, accounts: Mapping[LaneKey, AccountSettings]
         chain.id: max((account.window for lane, account in accounts.items() if lane.chain_id == chain.id), default=1)
         for chain in settings.chains
     }
-    fees = {chain.id: chain.fees for chain in settings.chains}
+    settings_of = {chain.id: chain for chain in settings.chains}
     return EngineRules(
         lease_seconds=settings.lease_seconds,
         chains={chain.id: ChainRules(chain.depth, chain.poll_interval) for chain in settings.chains},
@@ -333,7 +343,7 @@ def engine_rules(settings: Settings, accounts: Mapping[LaneKey, AccountSettings]
                 window=account.window,
                 largest_window=widest[lane.chain_id],
                 unsettled=max(LaneRules().unsettled, 4 * account.window),
-                fees=fees[lane.chain_id],
+                fees=settings_of[lane.chain_id].fees,
             )
             for lane, account in accounts.items()
         },

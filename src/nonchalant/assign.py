@@ -6,7 +6,7 @@ Estimate and price first, so that what cannot be sent spends no nonce.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from nonchalant import fees as prices
@@ -64,15 +64,16 @@ async def assign(desk: Desk) -> bool:
     if room == 0 or not (desk.assign_due or any(aside.is_due(now, top) for aside in desk.aside.values())):
         return False
     desk.assign_due = False  # from here on, whoever brings work says so again
-    limit = room + len(desk.aside)
-    queued = await desk.store.queued(desk.key, limit=limit)
-    due = [tx for tx in queued if tx.id not in desk.aside or desk.aside[tx.id].is_due(now, top)]
-    desk.assign_due |= len(queued) == limit
+    resting = [tx_id for tx_id, aside in desk.aside.items() if not aside.is_due(now, top)]
+    due = await desk.store.queued(desk.key, limit=room, skip=resting)
+    if len(due) < room:
+        _forget_gone(desk, {tx.id for tx in due}, resting)
+    else:
+        desk.assign_due = True  # there may be more
     if not due:
-        _forget_gone(desk, queued)
         return False
-    held = await _hold_twins(desk, due[:room])
-    verdicts = await _judge(desk, [tx for tx in due[:room] if tx.id not in held])
+    held = await _hold_twins(desk, due)
+    verdicts = await _judge(desk, [tx for tx in due if tx.id not in held])
     try:
         return await _sign_and_commit(desk, verdicts)
     except RowMoved:
@@ -97,9 +98,10 @@ async def _hold_twins(desk: Desk, due: Sequence[Transaction]) -> frozenset[TxId]
     return frozenset(held)
 
 
-def _forget_gone(desk: Desk, queued: Sequence[Transaction]) -> None:
-    still = {tx.id for tx in queued}
-    for tx_id in [tx_id for tx_id in desk.aside if tx_id not in still]:
+def _forget_gone(desk: Desk, due: Collection[TxId], resting: Collection[TxId]) -> None:
+    """Postponed ones whose turn has come and that are not queued any more need no place here."""
+    known = {*due, *resting}
+    for tx_id in [tx_id for tx_id in desk.aside if tx_id not in known]:
         del desk.aside[tx_id]
 
 

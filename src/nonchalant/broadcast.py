@@ -46,7 +46,7 @@ def _hand_over(desk: Desk, attempt: Attempt) -> None:
         if attempt.hash in outlet.waiting:
             continue
         outlet.waiting[attempt.hash] = attempt.raw
-        desk.sendings[attempt.hash] = desk.sendings.get(attempt.hash, NEVER_SENT).started(now)
+        desk.sendings[attempt.hash] = desk.sendings.get(attempt.hash, NEVER_SENT).started(now, desk.head.top.number)
         if outlet.task is None:
             outlet.task = asyncio.create_task(_empty(desk, outlet))
 
@@ -82,7 +82,7 @@ async def _record_answers(desk: Desk) -> bool:
     for hash, endpoint, answer in answers:
         fate, rejection = policy.fate_of(answer)
         if hash in desk.sendings:
-            desk.sendings[hash] = desk.sendings[hash].finished(fate)
+            desk.sendings[hash] = desk.sendings[hash].finished(fate, endpoint)
         nonce = desk.lane.nonce_of(hash)
         if nonce is None:
             continue  # settled meanwhile
@@ -106,9 +106,10 @@ def _heed(desk: Desk, work: Work, nonce: int, hash: Hash, endpoint: str, rejecti
     if rejection.fate is Fate.ACCEPTED:
         _note(desk, work, nonce, hash, policy.ACCEPTED)
         return
-    attempt = _attempt(desk, nonce, hash)
-    if attempt.answer == rejection.value:
+    attempt, sending = _attempt(desk, nonce, hash), desk.sendings.get(hash, NEVER_SENT)
+    if (endpoint, rejection.value) in sending.told:
         return  # said before: not news
+    desk.sendings[hash] = replace(sending, told=sending.told | {(endpoint, rejection.value)})
     _note(desk, work, nonce, hash, rejection.value)
     work.event(
         "attempt.refused",

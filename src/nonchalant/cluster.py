@@ -11,6 +11,10 @@ from nonchalant.ports import Clock, LaneWork, Store
 MARGIN = 0.25
 
 
+# Sweeps in which a lane is left to those whose share it is.
+PATIENT_SWEEPS = 3
+
+
 class Cluster:
     """This node among its peers. The owner id is made at process start and never reused."""
 
@@ -22,6 +26,7 @@ class Cluster:
         self._clock = clock
         self._lanes = frozenset(lanes)  # those this node has a signer for
         self._live_nodes = 1
+        self._unworked: dict[LaneKey, int] = {}  # in how many sweeps in a row nobody had it
 
     async def beat(self) -> list[LaneKey]:
         """Say that we live and prolong what we hold; the lanes that are lost."""
@@ -60,7 +65,10 @@ class Cluster:
         free = [lane for lane in free if lane not in self.leases]
         # Lanes we only linger on, with nothing left to do, are no part of our share.
         held = sum(found.lane in self.leases for found in ours)
-        return free[: max(0, share - held)]
+        fair = free[: max(0, share - held)]
+        # A lane that nobody takes for a while is anybody's: not every live node has its key.
+        self._unworked = {lane: self._unworked.get(lane, 0) + 1 for lane in free}
+        return fair + [lane for lane in free if lane not in fair and self._unworked[lane] > PATIENT_SWEEPS]
 
     async def let_go(self, lane: LaneKey) -> None:
         lease = self.leases.pop(lane, None)

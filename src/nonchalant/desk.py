@@ -92,6 +92,7 @@ class Desk:
     signer: Signer
     eyes: Eyes
     clock: Clock
+    final_by_depth: bool = False  # finality is our own guess: what lost its nonce waits for a person
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     inbox: list[Receipt] = field(default_factory=list)  # from the follower, not yet recorded
     answers: list[tuple[Hash, str, Answer]] = field(default_factory=list)  # from endpoints, not yet recorded
@@ -103,7 +104,9 @@ class Desk:
     account_due: bool = True
     assign_due: bool = True
     search: Search | None = None  # through final blocks, for what a lost commit did
+    proof: Search | None = None  # through final blocks, for who used a nonce of ours
     paused_until: Millis = 0  # in ticks: the signer failed
+    quarantine_top: int | None = None  # the height at which this owner found the lane in quarantine
     fill_after: Millis = 0  # in ticks: nodes refused a filler, so the next one waits
     seen_at: BlockRef | None = None  # the head at which the account was last seen
     seen_final: int = -1
@@ -147,8 +150,8 @@ class Desk:
     async def see_account(self) -> None:
         """Ask what the account has executed, at our head and at finality, of endpoints that have those blocks.
 
-        The lowest count is believed: one that is too high would declare a nonce gone that is not. Finality takes the
-        word of at least half of all endpoints; without it, what was known of it stands.
+        One endpoint that says too much would declare a nonce gone that is not: more than half must say so. Finality
+        takes the word of at least half of all endpoints; without it, what was known of it stands.
         """
         top, final, address = self.head.top, self.head.final, self.key.address
         at_head = await self.eyes.ask_everyone(lambda endpoint: endpoint.account(address, top))
@@ -156,13 +159,22 @@ class Desk:
         if not at_head:
             raise Unreachable(f"no endpoint tells of {address} at block {top.number}")
         lane = self.lane
-        lane.count = min(account.count for account in at_head)
-        lane.balance = min(account.balance for account in at_head)
+        lane.count = heads.believed([account.count for account in at_head])
+        lane.balance = heads.believed([account.balance for account in at_head])
         if len(at_final) >= heads.quorum(len(self.chain.endpoints)):
-            lane.final_count = min(account.count for account in at_final)
+            lane.final_count = heads.believed([account.count for account in at_final])
         self.account_due, self.seen_at = False, top
         # A nonce of ours is used, and we do not know by what: look before believing anything.
         self.lookup_due |= bool(lane.lost_slots())
+
+    @property
+    def may_fill(self) -> bool:
+        """Whether a quarantined lane has been watched long enough to know how far lost commits have reached.
+
+        Endpoints that lag when we begin would have us believe too little; once what was the head then is final, they
+        have caught up. Until then nothing of ours is in the way of what was lost, and the count tells.
+        """
+        return self.quarantine_top is not None and self.head.final.number >= self.quarantine_top
 
     def report_foreign(self, work: Work) -> None:
         """Say so if nonces are used that this lane gave to nobody: somebody else has the key.

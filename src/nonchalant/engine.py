@@ -88,7 +88,7 @@ class Engine:
         self._workers: dict[LaneKey, asyncio.Task[None]] = {}
         self._services: list[asyncio.Task[None]] = []
         self._sweep_now = asyncio.Event()
-        self._stopping = False
+        self._stopped = asyncio.Event()
 
     # life
 
@@ -104,11 +104,11 @@ class Engine:
 
     @property
     def is_running(self) -> bool:
-        return bool(self._services) and not self._stopping
+        return bool(self._services) and not self._stopped.is_set()
 
     async def stop(self) -> None:
         """Finish what is under way, hand the lanes over, and leave."""
-        self._stopping = True
+        self._stopped.set()
         for desk in self.desks.values():
             desk.wake.set()
         await self._settle_tasks(list(self._workers.values()), self._rules.drain_seconds)
@@ -175,7 +175,7 @@ class Engine:
 
     async def _sweep(self) -> None:
         """Find work whose wake-up was lost, and lanes that nobody works."""
-        if self._stopping:
+        if self._stopped.is_set():
             return
         work = list(await self._store.lanes_with_work())
         for found in work:
@@ -185,6 +185,8 @@ class Engine:
             if lane in self._workers:
                 continue
             lease = await self.cluster.take(lane)
+            if lease is not None and self._stopped.is_set():
+                return  # taken while we were told to stop: it is let go with the others
             if lease is not None:
                 self._workers[lane] = asyncio.create_task(self._own(lease))
 
@@ -211,6 +213,7 @@ class Engine:
                     return
                 except LeaseLost as error:
                     log.info("lease.lost", lane=str(lane), reason=str(error))
+                    self.cluster.leases.pop(lane, None)
                     return
                 except NonchalantError as error:
                     log.warning("lane.restarted", lane=str(lane), reason=str(error))
@@ -218,7 +221,7 @@ class Engine:
                     log.exception("lane.broke", lane=str(lane))
                 if self._clock.monotonic() - began > LONGEST_REST_SECONDS:
                     rest = REST_SECONDS
-                await self._clock.sleep(rest)
+                await self._rest(rest)
                 rest = min(rest * 2, LONGEST_REST_SECONDS)
                 # The epoch rises before the lane is read again: a commit of unknown outcome has happened or never will.
                 again = await self._retake(lane)
@@ -226,16 +229,26 @@ class Engine:
                     return
                 lease = again
         finally:
-            self.cluster.leases.pop(lane, None)
+            # The lease itself stays on the list: whoever stops this node lets it go.
             self._workers.pop(lane, None)
 
+    async def _rest(self, seconds: float) -> None:
+        """For so long, or until this node stops."""
+        over = asyncio.ensure_future(self._clock.sleep(seconds))
+        stopped = asyncio.ensure_future(self._stopped.wait())
+        try:
+            await asyncio.wait([over, stopped], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            over.cancel()
+            stopped.cancel()
+
     async def _retake(self, lane: LaneKey) -> Lease | None:
-        while not self._stopping:
+        while not self._stopped.is_set():
             try:
                 return await self.cluster.take(lane)
             except NonchalantError as error:
                 log.warning("lease.unknown", lane=str(lane), reason=str(error))
-                await self._clock.sleep(REST_SECONDS)
+                await self._rest(REST_SECONDS)
         return None
 
     async def _work(self, lease: Lease) -> None:
@@ -244,7 +257,7 @@ class Engine:
         try:
             await self._take_over(desk)
             idle_since: float | None = None
-            while not self._stopping:
+            while not self._stopped.is_set():
                 await self._round(desk, follower)
                 now = self._clock.monotonic()
                 if self._is_idle(desk):
@@ -278,6 +291,7 @@ class Engine:
             signer=self._signers[lease.lane],
             eyes=follower,
             clock=self._clock,
+            final_by_depth=self._rules.chains[lease.lane.chain_id].depth is not None,
         )
         follower.sit_down(desk)
         self.desks[desk.key] = desk
@@ -285,7 +299,7 @@ class Engine:
 
     async def _take_over(self, desk: Desk) -> None:
         """Before anything else: what does the chain say of this account?"""
-        while not self._stopping:
+        while not self._stopped.is_set():
             try:
                 await desk.see_account()
                 await reconcile.begin(desk)

@@ -10,6 +10,10 @@ from nonchalant.model import Fees, Market, Speed, Wei
 # Nodes want this much more, on every fee field, before they replace what they hold (geth, reth, erigon, nethermind).
 REPLACEMENT_PERCENT = 10
 
+# A price this many times what a fresh offer would be is not what keeps a transaction from being mined.
+RUNAWAY = 10
+GWEI: Wei = 10**9
+
 # A chain without a base fee has one price; speeds differ by what they add to it, if the market does not say how much.
 LEGACY_PERCENT: Mapping[Speed, int] = {Speed.SLOW: 100, Speed.STANDARD: 110, Speed.FAST: 125}
 
@@ -50,8 +54,8 @@ def raised(previous: Fees, wish: Speed | Fees, market: Market, rules: FeeRules) 
 
     Fees named by the user are the user's cap.
     """
-    cap = wish.max_fee if isinstance(wish, Fees) else rules.max_fee
     fresh = opening(rules.speed if isinstance(wish, Fees) else wish, market, rules)
+    cap = wish.max_fee if isinstance(wish, Fees) else _at_most(RUNAWAY * max(fresh.max_fee, GWEI), rules.max_fee)
     least = replacement_floor(previous)
     if previous.priority is None:
         offer = Fees(max(fresh.max_fee, least.max_fee))

@@ -71,10 +71,18 @@ def final_height(views: Sequence[View], configured: int, depth: int | None) -> i
     return min(view.finalized.number for view in views if view.finalized is not None)
 
 
-def agreed(height: int, answers: Iterable[Hash | None]) -> BlockRef | None:
-    """The one block at this height that every endpoint named; None when they disagree or one has none."""
-    hashes = set(answers)
-    if len(hashes) != 1:
-        return None
-    only = hashes.pop()
-    return None if only is None else BlockRef(height, only)
+def agreed(height: int, answers: Iterable[Hash | None], *, least: int) -> BlockRef | None:
+    """The one block at this height that all who named one agree on; None if they do not, or are fewer than `least`.
+
+    Silence (None) is no disagreement: an endpoint may be slow, or have forgotten an old block.
+    """
+    named = [answer for answer in answers if answer is not None]
+    return BlockRef(height, named[0]) if len(named) >= max(1, least) and len(set(named)) == 1 else None
+
+
+def believed(values: Sequence[int]) -> int:
+    """One figure out of what several endpoints say: more than half of them say at least this much.
+
+    So one that says too much is not believed, and of three or more, one that says too little cannot hold us up.
+    """
+    return sorted(values, reverse=True)[len(values) // 2]

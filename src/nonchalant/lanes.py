@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, takewhile
 
 from nonchalant import lifecycle
 from nonchalant.model import (
@@ -78,17 +78,20 @@ class Lane:
 
     def holes(self) -> list[int]:
         """Nonces below `next_nonce` that are neither used nor bound to anything."""
+        return list(self._holes())
+
+    def _holes(self) -> Iterator[int]:
         lowest = max(self.record.settled_below, self.count)
-        return [nonce for nonce in range(lowest, self.next_nonce) if nonce not in self.slots]
+        return (nonce for nonce in range(lowest, self.next_nonce) if nonce not in self.slots)
 
     def gaps(self) -> list[int]:
         """Holes that something already signed waits behind."""
         highest = max(self.slots, default=-1)
-        return [nonce for nonce in self.holes() if nonce < highest]
+        return list(takewhile(lambda nonce: nonce < highest, self._holes()))
 
     def free_nonces(self) -> Iterator[int]:
         """Nonces to give out: the lowest holes first, then upward without leaving any."""
-        yield from self.holes()
+        yield from self._holes()
         nonce = self.next_nonce
         while True:
             yield nonce

@@ -29,6 +29,12 @@ from nonchalant.rejections import Fate, Rejection, classify
 # How many of a lane's lowest slots are repriced: what is behind them cannot be mined before them anyway.
 BUMPED_AT_ONCE = 4
 
+# A price is too low only if blocks pass it by.
+BLOCKS_BEFORE_A_BUMP = 2
+
+# How often bytes that some endpoints refuse, and others do not answer to, are handed over before they are given up.
+ROUNDS_BEFORE_GIVING_UP = 8
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
@@ -52,16 +58,30 @@ class Sending:
     refused_bytes: int = 0  # endpoints that refused the bytes themselves
     accepted: bool = False
     uncertain: bool = False  # an answer was missing, or proved nothing
+    block: int = 0  # the height we saw when it was first handed over
+    rounds: int = 0  # how often it was handed over
+    refused_by: frozenset[str] = frozenset()  # endpoints that refused the bytes themselves
+    told: frozenset[tuple[str, str]] = frozenset()  # refusals that were recorded already: endpoint and class
 
-    def started(self, at: Millis) -> Sending:
-        since = self.since if self.handed else at
-        return replace(self, at=at, since=since, under_way=self.under_way + 1, handed=self.handed + 1)
+    def started(self, at: Millis, block: int) -> Sending:
+        first = self.handed == 0
+        return replace(
+            self,
+            at=at,
+            since=at if first else self.since,
+            block=block if first else self.block,
+            rounds=self.rounds + (self.at is None),
+            under_way=self.under_way + 1,
+            handed=self.handed + 1,
+        )
 
-    def finished(self, fate: Fate) -> Sending:
+    def finished(self, fate: Fate, endpoint: str) -> Sending:
+        refused = fate is Fate.BYTES_REFUSED
         return replace(
             self,
             under_way=self.under_way - 1,
-            refused_bytes=self.refused_bytes + (fate is Fate.BYTES_REFUSED),
+            refused_bytes=self.refused_bytes + refused,
+            refused_by=self.refused_by | {endpoint} if refused else self.refused_by,
             accepted=self.accepted or fate is Fate.ACCEPTED,
             uncertain=self.uncertain or fate is Fate.POSSIBLY_SENT,
         )
@@ -141,18 +161,25 @@ def next_move(
     rules: FeeRules,
     patience: Patience,
     now: Millis,
+    head: int,
+    endpoints: int,
 ) -> Wait | Resend | Bump | GiveUp:
-    """What to do about a slot that the chain has not consumed. `market` None: prices are not known now."""
-    if sending.at is None or sending.under_way:
+    """What to do about a slot that the chain has not consumed.
+
+    `market` None: prices are not known now. `head` is the height we see, `endpoints` how many the chain has.
+    """
+    if sending.at is None:
         return Wait.WAIT
     waited = now - sending.since
-    if is_refused_for_good(slot, sending) and waited >= patience.resend_after:
+    if is_refused_for_good(slot, sending, endpoints):
         return GiveUp()
     speed = wish if isinstance(wish, Speed) else rules.speed
     newest = slot.newest
     mark = _refusal_mark(newest)
     # A better price needs more funds, not less: what lacks them is only sent again.
     can_bump = lowest and market is not None and newest.answer != Rejection.INSUFFICIENT_FUNDS.value
+    # While no blocks come, no price is too low.
+    can_bump &= head - sending.block >= BLOCKS_BEFORE_A_BUMP
     if can_bump and market is not None and waited >= patience.bump_after[speed]:
         offer = prices.raised(newest.fees, wish, market, rules)
         if offer is not None:
@@ -175,11 +202,15 @@ def _refusal_mark(attempt: Attempt) -> tuple[str, str] | None:
     return rejection.value, f"nodes refuse it ({rejection.value}). {rejection.remedy.value}"
 
 
-def is_refused_for_good(slot: Slot, sending: Sending) -> bool:
-    """Whether somebody refused the payload's bytes themselves, and nobody ever took them."""
-    return (
-        slot.wanted is Wanted.PAYLOAD and slot.tx_id is not None and sending.refused_bytes > 0 and not sending.accepted
-    )
+def is_refused_for_good(slot: Slot, sending: Sending, endpoints: int) -> bool:
+    """Whether every endpoint has refused the payload's bytes themselves, or some did, time and again, and none took them.
+
+    One that did not answer may hold them all the same, so the slot itself cannot be given back.
+    """
+    if slot.wanted is not Wanted.PAYLOAD or slot.tx_id is None or sending.accepted or sending.under_way:
+        return False
+    enough = len(sending.refused_by) >= endpoints or (sending.refused_by and sending.rounds >= ROUNDS_BEFORE_GIVING_UP)
+    return bool(enough) and sending.rounds > 1
 
 
 class Estimate(Enum):
@@ -209,7 +240,9 @@ def refusal_verdict(refusal: NodeRefused) -> Estimate:
     return estimate_verdict(classify(refusal.message, refusal.node_code, refusal.data))
 
 
-def supersede_hold(tx: Transaction, consumer: Executed | None, *, quarantined: bool, now: Millis) -> Attention | None:
+def supersede_hold(
+    tx: Transaction, consumer: Executed | None, *, quarantined: bool, by_depth: bool, now: Millis
+) -> Attention | None:
     """Why a transaction whose slot somebody else consumed must not simply go again; None: it may."""
     if consumer is not None and tx.payload.deed == consumer.deed:
         return Attention(
@@ -221,6 +254,12 @@ def supersede_hold(tx: Transaction, consumer: Executed | None, *, quarantined: b
         return Attention(
             "store_lost_commits",
             "its slot was consumed by an attempt this store does not know; check the chain before you send it again",
+            now,
+        )
+    if by_depth:
+        return Attention(
+            "superseded",
+            "its nonce was used by another transaction of this key, as far as a depth can say; check, then send it again",
             now,
         )
     return None

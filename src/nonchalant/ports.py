@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -223,8 +223,8 @@ class Store(Protocol):
     async def load(self, lease: Lease) -> Loaded:
         """`LeaseLost` unless the lease is still held."""
 
-    async def queued(self, lane: LaneKey, *, limit: int) -> Sequence[Transaction]:
-        """What waits and is not held, in the order in which it is to go."""
+    async def queued(self, lane: LaneKey, *, limit: int, skip: Collection[TxId] = ()) -> Sequence[Transaction]:
+        """What waits and is not held, in the order in which it is to go, without those to `skip`."""
 
     async def has_queued_before(self, tx: Transaction) -> bool:
         """Whether something in its lane that was accepted earlier is still queued and not held."""

@@ -10,11 +10,8 @@ from nonchalant.errors import Unreachable
 from nonchalant.model import Block, BlockRef, Executed, Hash, Receipt
 from nonchalant.ports import Endpoint
 
-# More blocks than this are not read to prove that something did not happen.
-MAX_BLOCKS = 5_000
-
 # Blocks read in one go; then the lane's other work has its turn.
-AT_ONCE = 100
+AT_ONCE = 20
 
 
 @dataclass(slots=True)
@@ -57,12 +54,11 @@ class _Page:
     executed: Sequence[Executed]
 
 
-async def read_final_blocks(desk: Desk, floor: int, hashes: frozenset[Hash]) -> Search:
-    """Every block from finality down to `floor`. `Unreachable` unless all of them could be read."""
-    final = desk.head.final
-    if final.number - floor > MAX_BLOCKS:
-        raise Unreachable(f"{final.number - floor} blocks are too many to read")
-    search = Search(final, floor, hashes)
-    while not await search.go_on(desk):
-        pass
+async def read_final_blocks(desk: Desk, floor: int, hashes: frozenset[Hash]) -> Search | None:
+    """What every block from finality down to `floor` says. None: not all was read yet; ask again, it goes on there."""
+    if desk.proof is None or desk.proof.hashes != hashes:
+        desk.proof = Search(desk.head.final, floor, hashes)
+    if not await desk.proof.go_on(desk):
+        return None
+    search, desk.proof = desk.proof, None
     return search

@@ -17,6 +17,9 @@ from nonchalant.model import Attention, Stranger
 
 log = structlog.get_logger()
 
+# How far back a lane is searched of which the store does not know since when it is used.
+UNSEEN_BLOCKS = 2_000
+
 
 async def begin(desk: Desk) -> None:
     """On every take-over: put the lane in quarantine if the store may have lost something of it."""
@@ -44,10 +47,19 @@ def is_suspect(desk: Desk) -> bool:
 
 
 async def reconcile(desk: Desk) -> bool:
-    """End a quarantine that finality has passed. True: something changed."""
+    """End a quarantine that finality has passed, or raise its bound if more was used than we knew. True: it changed."""
     record = desk.lane.record
     bound = record.quarantined_below
-    if bound is None or record.settled_below < bound:
+    if bound is None:
+        return False
+    if desk.quarantine_top is None:
+        desk.quarantine_top = desk.head.top.number
+    reached = desk.lane.count + desk.rules.largest_window
+    if reached > bound and (desk.lane.count > bound or not desk.may_fill):
+        work = desk.work()
+        work.record(replace(record, quarantined_below=reached))
+        return await desk.commit(work)
+    if record.settled_below < bound or not desk.may_fill:
         return False
     strangers = await _strangers(desk)
     if strangers is None:
@@ -67,7 +79,8 @@ async def _strangers(desk: Desk) -> list[Stranger] | None:
 
     While blocks cannot be read the lane stays as it is: nothing else could tell what was done already.
     """
-    search = desk.search = desk.search or proof.Search(desk.head.final, desk.lane.record.seen_block)
+    final, seen = desk.head.final, desk.lane.record.seen_block
+    search = desk.search = desk.search or proof.Search(final, seen or max(0, final.number - UNSEEN_BLOCKS))
     if not await search.go_on(desk):
         return None
     known = await desk.store.known_attempts([one.hash for one in search.executed])

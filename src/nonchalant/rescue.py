@@ -9,7 +9,7 @@ from nonchalant import fees as prices
 from nonchalant import lifecycle, policy, signing
 from nonchalant.desk import CANNOT_FILL_MARK, FILLER_MARK, SIGNER_MARK, Desk
 from nonchalant.errors import NodeRefused, SignerFailed, Unreachable
-from nonchalant.lanes import Work
+from nonchalant.lanes import Work, exposure
 from nonchalant.model import (
     AttemptKind,
     Attention,
@@ -66,21 +66,41 @@ async def _move_slots(desk: Desk, *, can_sign: bool) -> bool:
             rules=desk.rules.fees,
             patience=desk.rules.patience,
             now=now,
+            head=desk.head.top.number,
+            endpoints=len(desk.chain.endpoints),
         ):
-            case Bump(offer):
+            case Bump(offer) if _can_pay(desk, slot, tx, offer):
                 await _bump(desk, work, slot, tx, offer)
+            case Bump():
+                short = ("insufficient_funds", "the account cannot pay a better price for it; fund the account")
+                _resend(desk, work, slot, tx, short)
             case Resend(mark):
-                desk.sendings[slot.newest.hash] = replace(sending, at=None)
-                # What waits this long may have been consumed unseen.
-                desk.account_due = True
-                # Another reason is news: refused at first, it may be at the cap by now.
-                if mark is not None and tx is not None and (tx.attention is None or tx.attention.code != mark[0]):
-                    work.move(tx, lifecycle.Marked(Attention(*mark, work.at)))
+                _resend(desk, work, slot, tx, mark)
             case GiveUp() if market is not None and tx is not None:
                 await _give_up(desk, work, slot, tx, market)
             case _:
                 pass
     return await desk.commit(work)
+
+
+def _resend(desk: Desk, work: Work, slot: Slot, tx: Transaction | None, mark: tuple[str, str] | None) -> None:
+    sending = desk.sendings[slot.newest.hash]
+    if desk.ticks() - (sending.at or 0) < desk.rules.patience.resend_after:
+        return
+    desk.sendings[slot.newest.hash] = replace(sending, at=None)
+    # What waits this long may have been consumed unseen.
+    desk.account_due = True
+    # Another reason is news: refused at first, it may be at the cap by now.
+    if mark is not None and tx is not None and (tx.attention is None or tx.attention.code != mark[0]):
+        work.move(tx, lifecycle.Marked(Attention(*mark, work.at)))
+
+
+def _can_pay(desk: Desk, slot: Slot, tx: Transaction | None, offer: Fees) -> bool:
+    """Whether the balance covers the offer beside everything else in flight: a price nobody can pay replaces none."""
+    lane = desk.lane
+    others = lane.committed() - exposure(slot, tx)
+    value = 0 if tx is None or slot.wanted is Wanted.NOTHING else tx.payload.value
+    return value + slot.newest.gas * offer.max_fee <= lane.balance - others
 
 
 async def _market(desk: Desk) -> Market | None:
@@ -109,7 +129,10 @@ async def _bump(desk: Desk, work: Work, slot: Slot, tx: Transaction | None, offe
 async def _give_up(desk: Desk, work: Work, slot: Slot, tx: Transaction, market: Market) -> None:
     """Consume the nonce with an attempt that does nothing, so that what is behind it can go on."""
     payload = Payload.nothing(desk.key.address)
-    gas = await _estimate(desk, payload)
+    try:
+        gas = await _estimate(desk, payload)
+    except (Unreachable, NodeRefused):
+        return  # its own trouble: the other slots go on, and the next round tries again
     rules = desk.rules.fees
     offer = prices.raised(slot.newest.fees, tx.fees, market, rules) or prices.opening(rules.speed, market, rules)
     draft = Draft(lane=desk.key, nonce=slot.nonce, payload=payload, gas=gas, fees=offer)
@@ -127,7 +150,7 @@ def holes_to_fill(desk: Desk) -> Sequence[int]:
     """Holes that something waits behind; in quarantine, every nonce that lost commits may have used."""
     lane = desk.lane
     bound = lane.record.quarantined_below
-    if bound is None:
+    if bound is None or not desk.may_fill:
         return lane.gaps()
     lowest = max(lane.record.settled_below, lane.count)
     return [nonce for nonce in range(lowest, bound) if nonce not in lane.slots]

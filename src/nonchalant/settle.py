@@ -74,6 +74,8 @@ async def _settle_lost(desk: Desk, lost: list[Slot]) -> bool:
     except (Unreachable, NodeRefused) as error:
         log.warning("proof.unreadable", lane=str(desk.key), reason=str(error))
         return await _mark_unproved(desk, lost)
+    if evidence is None:
+        return False  # there is more to read; the lane's other work has its turn first
     work = desk.work()
     executed = {attempts[receipt.hash].nonce: receipt for receipt in evidence.ours}
     consumers = {foreign.nonce: foreign for foreign in evidence.executed}
@@ -99,7 +101,7 @@ def _supersede(desk: Desk, work: Work, slot: Slot, consumer: Executed | None) ->
     if tx is None:
         return
     quarantined = desk.lane.record.quarantined_below is not None
-    hold = policy.supersede_hold(tx, consumer, quarantined=quarantined, now=work.at)
+    hold = policy.supersede_hold(tx, consumer, quarantined=quarantined, by_depth=desk.final_by_depth, now=work.at)
     work.move(tx, lifecycle.Superseded(by, hold))
 
 
@@ -109,6 +111,6 @@ async def _mark_unproved(desk: Desk, lost: list[Slot]) -> bool:
     for slot in lost:
         tx = desk.lane.transaction_of(slot)
         if tx is not None and tx.attention is None:
-            reason = "its nonce was used, and the blocks that tell by whom cannot be read; add an archive endpoint"
+            reason = "its nonce was used, and the blocks that tell by whom cannot be read now; another endpoint may have them"
             work.move(tx, lifecycle.Marked(Attention("unproved_supersede", reason, work.at)))
     return await desk.commit(work)

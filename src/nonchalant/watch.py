@@ -34,6 +34,9 @@ STALLED_SECONDS = 90.0
 # How long one look at the endpoints waits for the slower ones.
 LOOK_SECONDS = 1.0
 
+# How long an endpoint is waited for before the next one is asked the same.
+HEDGE_SECONDS = 1.0
+
 # Prices are asked again after this long, even within one block.
 MARKET_SECONDS = 3.0
 
@@ -48,6 +51,7 @@ class Follower:
         self._depth = depth
         self._clock = clock
         self._head: Head | None = None
+        self._caught_up = False  # whether it reached what an endpoint shows: before that, nobody may decide by it
         self._asked: dict[str, asyncio.Task[View | None]] = {}  # endpoints that have not answered yet
         self._silence: dict[str, str] = {}  # why an endpoint did not answer when it last did not
         self._views: dict[str, View] = {}  # of the endpoints that answered the last poll
@@ -56,11 +60,17 @@ class Follower:
         self._watching: dict[Hash, LaneKey] = {}
         self._market: tuple[Market, BlockRef, float] | None = None
 
+    @property
+    def _known(self) -> Head:
+        """The chain so far, caught up or not: for following it only."""
+        assert self._head is not None
+        return self._head
+
     # what a lane sees
 
     @property
     def head(self) -> Head:
-        if self._head is None:
+        if self._head is None or not self._caught_up:
             raise Unreachable(
                 f"chain {self.chain.chain_id} has not been seen yet: {self.trouble or 'no answer so far'}"
             )
@@ -68,7 +78,7 @@ class Follower:
 
     @property
     def started(self) -> bool:
-        return self._head is not None
+        return self._head is not None and self._caught_up
 
     def sit_down(self, desk: Desk) -> None:
         """Tell this desk of everything that happens to its lane from now on."""
@@ -89,30 +99,61 @@ class Follower:
             self._watching.pop(hash, None)
 
     async def ask(self, question: Callable[[Endpoint], Awaitable[T]]) -> T:
+        """Endpoint after endpoint; one that keeps us waiting has the next one asked beside it."""
+        to_ask, asked = self._by_trust(), list[asyncio.Future[T]]()
         trouble: NonchalantError | None = None
-        for endpoint in self._by_trust():
-            try:
-                return await question(endpoint)
-            except Unreachable as error:
-                trouble = error
-            except NodeRefused as refusal:
-                # A full queue, a missing method or a lost state is this endpoint's own; another may answer.
-                if policy.is_verdict(refusal):
-                    raise
-                trouble = refusal
+        try:
+            while to_ask or asked:
+                if to_ask:
+                    asked.append(asyncio.ensure_future(question(to_ask.pop(0))))
+                patience = HEDGE_SECONDS if to_ask else None
+                answered, _ = await asyncio.wait(asked, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                for answer in [one for one in asked if one in answered]:
+                    asked.remove(answer)
+                    try:
+                        return answer.result()
+                    except Unreachable as error:
+                        trouble = error
+                    except NodeRefused as refusal:
+                        # A full queue, a missing method or a lost state is this endpoint's own; another may answer.
+                        if policy.is_verdict(refusal):
+                            raise
+                        trouble = refusal
+        finally:
+            for late in asked:
+                late.cancel()
         raise trouble or Unreachable(f"no endpoint of chain {self.chain.chain_id} answers")
 
     async def ask_everyone(self, question: Callable[[Endpoint], Awaitable[T]]) -> list[T]:
-        endpoints = self._by_trust()
-        answers = await asyncio.gather(*(question(endpoint) for endpoint in endpoints), return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, BaseException) and not isinstance(answer, Unreachable | NodeRefused):
-                raise answer
-        return [answer for answer in answers if not isinstance(answer, BaseException)]
+        """Waits a moment for all of them, and longer only for as many as finality takes."""
+        asked = [asyncio.ensure_future(question(endpoint)) for endpoint in self._by_trust()]
+        waiting = set(asked)
+        patience: float | None = LOOK_SECONDS
+        try:
+            while waiting:
+                how = asyncio.ALL_COMPLETED if patience else asyncio.FIRST_COMPLETED
+                _, waiting = await asyncio.wait(waiting, timeout=patience, return_when=how)
+                patience = None
+                if len(self._usable(asked)) >= heads.quorum(len(self.chain.endpoints)):
+                    break
+            return self._usable(asked)
+        finally:
+            for late in asked:
+                late.cancel()
+
+    @staticmethod
+    def _usable(asked: Sequence[asyncio.Future[T]]) -> list[T]:
+        """The answers that came and are answers; what nobody expects is raised."""
+        answers = []
+        for answer in asked:
+            if not answer.done() or isinstance(answer.exception(), Unreachable | NodeRefused):
+                continue
+            answers.append(answer.result())
+        return answers
 
     def _by_trust(self) -> list[Endpoint]:
         """Endpoints that answered the last poll, those that have our head first."""
-        top = self.head.top.number
+        top = self._known.top.number
         answering = [endpoint for endpoint in self.chain.endpoints if endpoint.name in self._views]
         return sorted(answering, key=lambda endpoint: self._views[endpoint.name].head.number < top)
 
@@ -128,13 +169,11 @@ class Follower:
             return True
         if block.number > head.final.number or block.number in head.hashes:
             return False
-        answers = [await self._hash_at(endpoint, block.number) for endpoint in self._by_trust()]
-        if None in answers or not answers:
-            raise Unreachable(f"not every endpoint says what block {block.number} is")
-        if heads.agreed(block.number, answers) != block:
-            return False
-        head.hashes[block.number] = block.hash
-        return True
+        agreed = await self._agreed(block.number, list(self._views))
+        if agreed is None:
+            raise Unreachable(f"too few endpoints agree on what block {block.number} is")
+        head.hashes[block.number] = agreed.hash
+        return agreed == block
 
     # following
 
@@ -149,6 +188,8 @@ class Follower:
         if self._head is None and not await self._start(views):
             return
         moved = await self._follow(views)
+        if not self._caught_up:
+            return
         moved |= await self._finalise(views)
         if moved:
             for desk in self._desks.values():
@@ -182,32 +223,41 @@ class Follower:
         except (Unreachable, NodeRefused) as error:
             log.debug("endpoint.silent", endpoint=endpoint.name, reason=str(error))
             self._silence[endpoint.name] = str(error)
-            return None
+        except Exception:
+            # One endpoint's adapter that breaks must not blind us to the others.
+            log.exception("endpoint.broke", endpoint=endpoint.name)
+            self._silence[endpoint.name] = f"{endpoint.name} cannot be read"
+        return None
 
     async def _start(self, views: dict[str, View]) -> bool:
         """Begin at a block that everybody calls final."""
-        height = heads.final_height(list(views.values()), len(self.chain.endpoints), self._depth)
-        final = None if height is None else await self._agreed(height, list(views))
+        healthy = self._keeping_up(views)
+        height = heads.final_height(list(healthy.values()), len(self.chain.endpoints), self._depth)
+        final = None if height is None else await self._agreed(height, list(healthy))
         if final is None:
-            self.trouble = "the endpoints do not agree on a final block to start from"
+            self.trouble = self._with_reasons("the endpoints do not agree on a final block to start from")
             return False
         self._head = Head(final)
+        self._caught_up = False
         for desk in self._desks.values():
             desk.lookup_due = desk.account_due = True
         return True
 
     async def _follow(self, views: dict[str, View]) -> bool:
         """Link the best head any endpoint shows; ours wins a tie. True: the chain we see changed."""
-        head = self.head
+        head = self._known
         endpoints = {endpoint.name: endpoint for endpoint in self.chain.endpoints}
         best_first = sorted(views, key=lambda name: (-views[name].head.number, not head.has(views[name].head)))
         for name in best_first:
             target = views[name].head
             if head.has(target):
+                self._caught_up = True
                 return False
             try:
                 path = await self._path(endpoints[name], target)
-                return bool(path) and await self._link(endpoints[name], path)
+                linked = bool(path) and await self._link(endpoints[name], path)
+                self._caught_up |= self._known.has(target)
+                return linked
             except (Unreachable, NodeRefused) as error:
                 log.info("head.unlinked", endpoint=name, height=target.number, reason=str(error))
                 if self.halted:
@@ -216,7 +266,7 @@ class Follower:
 
     async def _path(self, endpoint: Endpoint, target: BlockRef) -> list[Block]:
         """The blocks from our chain up to the target. Empty: finality is gone, or too far away."""
-        head = self.head
+        head = self._known
         if target.number - head.top.number > MAX_WALK:
             await self._leap()
             return []
@@ -266,7 +316,7 @@ class Follower:
             linked.append(block)
         if not linked:
             return False
-        removed = self.head.extend(linked)
+        removed = self._known.extend(linked)
         if removed:
             log.info("head.reorged", chain=self.chain.chain_id, depth=len(removed), height=linked[0].number)
             for desk in self._desks.values():
@@ -287,7 +337,7 @@ class Follower:
 
     async def _finalise(self, views: dict[str, View]) -> bool:
         """Raise finality to what every healthy endpoint calls final, if it is a block of our own chain."""
-        healthy = {name: view for name, view in views.items() if not self._is_stalled(name)}
+        healthy = self._keeping_up(views)
         height = heads.final_height(list(healthy.values()), len(self.chain.endpoints), self._depth)
         if height is None:
             self.trouble = self._with_reasons("too few endpoints answer to call anything final")
@@ -309,22 +359,31 @@ class Follower:
         silent = [reason for name, reason in self._silence.items() if name not in self._views]
         return f"{trouble}: {'; '.join(silent)}" if silent else trouble
 
-    def _is_stalled(self, name: str) -> bool:
-        height, since = self._progress[name]
-        return height < self.head.top.number and self._clock.monotonic() - since > STALLED_SECONDS
+    def _keeping_up(self, views: dict[str, View]) -> dict[str, View]:
+        """Those that neither stand still while others move nor are hopelessly behind, if that leaves enough of them."""
+        heights = [view.head.number for view in views.values()]
+        now, usual = self._clock.monotonic(), heads.believed(heights)
+        keeping_up = {}
+        for name, view in views.items():
+            height, since = self._progress[name]
+            stalled = height < max(heights) and now - since > STALLED_SECONDS
+            if not stalled and usual - view.head.number <= MAX_WALK:
+                keeping_up[name] = view
+        return keeping_up if len(keeping_up) >= heads.quorum(len(self.chain.endpoints)) else views
 
     async def _agreed(self, height: int, names: list[str]) -> BlockRef | None:
-        """The block at this height on which all of these endpoints agree; None also when one does not answer."""
+        """The block at this height on which all of these endpoints agree; None also when too few of them answer."""
         endpoints = [endpoint for endpoint in self.chain.endpoints if endpoint.name in names]
-        return heads.agreed(height, await asyncio.gather(*(self._hash_at(endpoint, height) for endpoint in endpoints)))
+        answers = await asyncio.gather(*(self._hash_at(endpoint, height) for endpoint in endpoints))
+        return heads.agreed(height, answers, least=heads.quorum(len(self.chain.endpoints)))
 
     async def _leap(self) -> None:
         """Too many blocks passed unseen: go on from a newer final block, if ours is still below it."""
-        old = self.head
+        old = self._known
         if await self._agreed(old.final.number, list(self._views)) != old.final:
             await self._check_final(old.final)
         elif await self._start(self._views):
-            self.head.hashes[old.final.number] = old.final.hash
+            self._known.hashes[old.final.number] = old.final.hash
 
     def _halt(self, reason: str) -> None:
         """Finality broke: what we called final is gone. Nothing is safe to send before a person has looked."""
@@ -363,14 +422,28 @@ async def watch(desk: Desk) -> bool:
     work = desk.work()
     current = dict(lane.slots)
     for slot in lane.slots.values():
-        if slot.receipt is not None and not await desk.eyes.vouch(slot.receipt.block):
+        if slot.receipt is not None and await _is_canonical(desk, slot.receipt) is False:
             current[slot.nonce] = _reorged(desk, work, slot)
     for receipt in receipts:
         nonce = lane.nonce_of(receipt.hash)
-        if nonce is None or current[nonce].receipt is not None or not await desk.eyes.vouch(receipt.block):
+        if nonce is None or current[nonce].receipt is not None:
             continue
-        current[nonce] = _included(desk, work, current[nonce], receipt)
+        match await _is_canonical(desk, receipt):
+            case True:
+                current[nonce] = _included(desk, work, current[nonce], receipt)
+            case None:
+                desk.inbox.append(receipt)  # nobody can say yet: ask again in the next round
+            case False:
+                pass
     return await desk.commit(work)
+
+
+async def _is_canonical(desk: Desk, receipt: Receipt) -> bool | None:
+    """Whether the linked chain holds the receipt's block; None: too few endpoints say, which changes nothing."""
+    try:
+        return await desk.eyes.vouch(receipt.block)
+    except Unreachable:
+        return None
 
 
 async def look_up(desk: Desk) -> list[Receipt]:

@@ -8,7 +8,7 @@ import pytest
 
 import nonchalant
 from docs import generate, inventory
-from nonchalant import lifecycle, proof
+from nonchalant import lifecycle
 from nonchalant.config import parse_settings
 from nonchalant.model import Speed
 from nonchalant.policy import Patience
@@ -198,7 +198,6 @@ def test_the_figures_in_the_explanations_are_those_of_the_code() -> None:
     wanted = "at least {} nodes, {} lanes, {} transactions, and {} faults of {} kinds".format(*least)
     assert wanted in page("explanation", "simulator")
     assert f"from {run.ENOUGH} histories on" in page("how-to", "run-the-simulator")
-    assert f"at most {proof.MAX_BLOCKS:,}" in page("explanation", "finality-and-reorgs")
     assert f"{STALLED_SECONDS:g} seconds" in page("explanation", "finality-and-reorgs")
 
 

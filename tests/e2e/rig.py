@@ -130,6 +130,10 @@ class NodeProcess:
     def ended(self) -> bool:
         return self.process.exitcode is not None
 
+    @property
+    def was_killed(self) -> bool:
+        return self.process.exitcode == -signal.SIGKILL
+
     def tail(self) -> str:
         return self.log.read_text()[-3000:] if self.log.exists() else ""
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from nonchalant.fees import FeeRules, is_payable, opening, raised, replacement_floor
+from nonchalant.fees import RUNAWAY, FeeRules, is_payable, opening, raised, replacement_floor
 from nonchalant.model import Fees, Market, Speed
 
 GWEI = 10**9
@@ -107,10 +107,14 @@ def test_the_replacement_floor_is_a_tenth_more_on_every_field_rounded_up(previou
 def test_a_raised_offer_replaces_the_previous_one_within_every_cap(
     previous: Fees, wish: Speed | Fees, market: Market, rules: FeeRules
 ) -> None:
-    cap = wish.max_fee if isinstance(wish, Fees) else rules.max_fee
+    if isinstance(wish, Fees):
+        cap = wish.max_fee
+    else:
+        ceiling = RUNAWAY * max(opening(wish, market, rules).max_fee, GWEI)
+        cap = ceiling if rules.max_fee is None else min(ceiling, rules.max_fee)
     least = replacement_floor(previous)
     offer = raised(previous, wish, market, rules)
-    too_dear = (cap is not None and least.max_fee > cap) or (
+    too_dear = least.max_fee > cap or (
         None not in (least.priority, rules.max_priority) and least.priority > rules.max_priority  # type: ignore[operator]
     )
     # None exactly when no replacement fits: at the cap we keep re-sending, and below it we never freeze.
@@ -118,7 +122,7 @@ def test_a_raised_offer_replaces_the_previous_one_within_every_cap(
     if offer is None:
         return
     assert offer.max_fee >= least.max_fee
-    assert cap is None or offer.max_fee <= cap
+    assert offer.max_fee <= cap
     assert (offer.priority is None) == (previous.priority is None)
     if offer.priority is not None and least.priority is not None:
         assert least.priority <= offer.priority <= offer.max_fee
@@ -129,6 +133,7 @@ def test_a_raised_offer_replaces_the_previous_one_within_every_cap(
 def test_a_raised_offer_is_never_below_fresh_prices_when_nothing_caps_it(previous: Fees, market: Market) -> None:
     assume((previous.priority is None) == (market.base_fee is None))
     fresh = opening(Speed.STANDARD, market, FREE)
+    assume(replacement_floor(previous).max_fee <= RUNAWAY * max(fresh.max_fee, GWEI))
     offer = raised(previous, Speed.STANDARD, market, FREE)
     assert offer is not None
     assert offer.max_fee >= fresh.max_fee
@@ -136,7 +141,13 @@ def test_a_raised_offer_is_never_below_fresh_prices_when_nothing_caps_it(previou
 
 
 def test_a_fresh_price_below_the_previous_one_still_raises_by_the_step() -> None:
-    assert raised(Fees(1000 * GWEI, 100 * GWEI), Speed.SLOW, MARKET, FREE) == Fees(1100 * GWEI, 110 * GWEI)
+    assert raised(Fees(100 * GWEI, 10 * GWEI), Speed.SLOW, MARKET, FREE) == Fees(110 * GWEI, 11 * GWEI)
+
+
+def test_a_price_that_is_many_times_the_market_s_is_not_raised_any_more() -> None:
+    fresh = opening(Speed.SLOW, MARKET, FREE).max_fee
+    assert raised(Fees(fresh * RUNAWAY, GWEI), Speed.SLOW, MARKET, FREE) is None
+    assert raised(Fees(fresh * RUNAWAY // 2, GWEI), Speed.SLOW, MARKET, FREE) is not None
 
 
 def test_fees_named_by_the_user_are_the_user_s_cap() -> None:

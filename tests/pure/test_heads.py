@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nonchalant.heads import REMEMBERED, Head, agreed, final_height, quorum
+from nonchalant.heads import REMEMBERED, Head, agreed, believed, final_height, quorum
 from nonchalant.model import Block, BlockRef, View
 
 
@@ -132,9 +132,21 @@ def test_by_depth_the_lowest_head_counts_and_tags_do_not() -> None:
 
 
 def test_a_block_is_agreed_on_when_everybody_names_the_same() -> None:
-    assert agreed(7, ["a7", "a7"]) == BlockRef(7, "a7")
+    assert agreed(7, ["a7", "a7"], least=2) == BlockRef(7, "a7")
 
 
-@pytest.mark.parametrize("answers", [["a7", "b7"], ["a7", None], [None, None], []])
+def test_silence_is_no_disagreement_while_enough_speak() -> None:
+    assert agreed(7, ["a7", None, "a7"], least=2) == BlockRef(7, "a7")
+    assert agreed(7, ["a7", None, None], least=2) is None
+
+
+@pytest.mark.parametrize("answers", [["a7", "b7"], ["a7", "a7", "b7"], [None, None], []])
 def test_disagreement_and_silence_agree_on_nothing(answers: list[str | None]) -> None:
-    assert agreed(7, answers) is None
+    assert agreed(7, answers, least=1) is None
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=7))
+def test_a_figure_is_believed_that_more_than_half_reach(values: list[int]) -> None:
+    figure = believed(values)
+    assert sum(value >= figure for value in values) > len(values) / 2
+    assert sum(value >= figure + 1 for value in values) <= len(values) / 2

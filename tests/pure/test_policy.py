@@ -23,6 +23,7 @@ from nonchalant.model import (
 )
 from nonchalant.policy import (
     NEVER_SENT,
+    ROUNDS_BEFORE_GIVING_UP,
     Bump,
     Estimate,
     GiveUp,
@@ -46,7 +47,7 @@ from tests.examples import ALICE, BOB, a_slot, a_transaction, an_attempt
 MARKET = Market(base_fee=20, gas_price=22, priority=dict.fromkeys(Speed, 2))
 PATIENCE = Patience()
 HOUR = 3_600_000
-SENT = NEVER_SENT.started(0).finished(Fate.ACCEPTED)
+SENT = NEVER_SENT.started(0, 0).finished(Fate.ACCEPTED, "geth")
 
 fates = st.sampled_from(Fate)
 
@@ -72,13 +73,13 @@ def test_bytes_that_were_never_handed_over_have_not_left() -> None:
 
 
 def test_an_attempt_of_an_earlier_epoch_has_always_left() -> None:
-    refused = NEVER_SENT.started(0).finished(Fate.BYTES_REFUSED)
+    refused = NEVER_SENT.started(0, 0).finished(Fate.BYTES_REFUSED, "geth")
     assert has_left(an_attempt("0xaa", epoch=2), 3, NEVER_SENT)
     assert has_left(an_attempt("0xaa", epoch=2), 3, refused)
 
 
 def test_bytes_on_their_way_have_left() -> None:
-    assert has_left(an_attempt("0xaa", epoch=3), 3, NEVER_SENT.started(0))
+    assert has_left(an_attempt("0xaa", epoch=3), 3, NEVER_SENT.started(0, 0))
 
 
 @given(st.lists(fates, max_size=6), st.integers(0, 3))
@@ -87,28 +88,30 @@ def test_bytes_have_left_unless_everybody_who_got_them_refused_the_bytes_themsel
 ) -> None:
     sending = NEVER_SENT
     for _ in range(len(answers) + waiting):
-        sending = sending.started(0)
+        sending = sending.started(0, 0)
     for fate in answers:
-        sending = sending.finished(fate)
+        sending = sending.finished(fate, "geth")
     safe = waiting == 0 and all(fate is Fate.BYTES_REFUSED for fate in answers)
     assert has_left(an_attempt("0xaa", epoch=3), 3, sending) is not safe
 
 
 def test_what_was_accepted_or_unclear_once_stays_so() -> None:
-    sending = NEVER_SENT.started(0).started(0).started(5)
+    sending = NEVER_SENT.started(0, 0).started(0, 0).started(5, 0)
     assert (sending.at, sending.under_way, sending.handed) == (5, 3, 3)
-    sending = sending.finished(Fate.ACCEPTED).finished(Fate.POSSIBLY_SENT).finished(Fate.REFUSED)
+    sending = (
+        sending.finished(Fate.ACCEPTED, "geth").finished(Fate.POSSIBLY_SENT, "geth").finished(Fate.REFUSED, "geth")
+    )
     assert (sending.under_way, sending.accepted, sending.uncertain, sending.refused_bytes) == (0, True, True, 0)
-    plain = NEVER_SENT.started(0).finished(Fate.REFUSED)
+    plain = NEVER_SENT.started(0, 0).finished(Fate.REFUSED, "geth")
     assert (plain.accepted, plain.uncertain) == (False, False)
 
 
 def test_a_slot_can_be_given_back_only_when_every_attempt_was_refused_for_its_bytes() -> None:
-    refused = NEVER_SENT.started(0).finished(Fate.BYTES_REFUSED)
+    refused = NEVER_SENT.started(0, 0).finished(Fate.BYTES_REFUSED, "geth")
     slot = a_slot(0, an_attempt("0xaa", epoch=3), an_attempt("0xbb", epoch=3))
     assert is_unsendable(slot, 3, {"0xaa": refused, "0xbb": refused})
     assert not is_unsendable(slot, 3, {"0xaa": refused, "0xbb": SENT})
-    assert not is_unsendable(slot, 3, {"0xaa": refused, "0xbb": refused.started(1)})
+    assert not is_unsendable(slot, 3, {"0xaa": refused, "0xbb": refused.started(1, 0)})
     # Signed a moment ago and not yet handed over: nothing says that it cannot be sent.
     assert not is_unsendable(slot, 3, {"0xaa": refused})
     assert not is_unsendable(slot, 4, {"0xaa": refused, "0xbb": refused})
@@ -126,6 +129,8 @@ def decide(
         "market": MARKET,
         "rules": FeeRules(),
         "patience": PATIENCE,
+        "head": 2,
+        "endpoints": 2,
     }
     return next_move(slot or a_slot(0), sending, now=now, **defaults | given)
 
@@ -134,9 +139,19 @@ def answered(answer: str) -> Slot:
     return a_slot(0, replace(a_slot(0).newest, answer=answer))
 
 
-def test_what_is_due_or_on_its_way_is_left_alone_however_long_it_takes() -> None:
+def test_what_is_due_is_left_alone_however_long_it_takes() -> None:
     assert decide(sending=NEVER_SENT, now=HOUR) is Wait.WAIT
-    assert decide(sending=NEVER_SENT.started(0), now=HOUR) is Wait.WAIT
+
+
+def test_an_endpoint_that_does_not_answer_holds_nothing_up() -> None:
+    waiting = SENT.started(0, 0)
+    assert decide(sending=waiting, lowest=False, now=PATIENCE.resend_after) == Resend(None)
+    assert isinstance(decide(sending=waiting, now=HOUR), Bump)
+
+
+def test_while_no_blocks_come_no_price_is_too_low() -> None:
+    assert decide(head=1, now=HOUR) == Resend(None)
+    assert isinstance(decide(head=2, now=HOUR), Bump)
 
 
 def test_a_slot_waits_before_it_is_sent_again() -> None:
@@ -195,24 +210,38 @@ def test_what_a_node_took_or_may_have_taken_is_sent_again_without_a_mark(answer:
     assert decide(answered(answer), lowest=False, now=HOUR) == Resend(None)
 
 
-def test_bytes_that_somebody_refused_for_good_and_nobody_took_are_given_up() -> None:
-    refused = NEVER_SENT.started(0).started(0).finished(Fate.BYTES_REFUSED).finished(Fate.POSSIBLY_SENT)
-    assert decide(sending=refused, now=PATIENCE.resend_after - 1) is Wait.WAIT
-    assert decide(sending=refused, now=PATIENCE.resend_after) == GiveUp()
+def refused_by(*endpoints: str, rounds: int = 2) -> Sending:
+    """Handed to these in each round, and refused by each of them for the bytes."""
+    sending = NEVER_SENT
+    for _ in range(rounds):
+        for endpoint in endpoints:
+            sending = sending.started(0, 0).finished(Fate.BYTES_REFUSED, endpoint)
+        sending = replace(sending, at=None)
+    return replace(sending, at=0)
+
+
+def test_bytes_that_every_endpoint_refused_for_good_are_given_up() -> None:
+    assert decide(sending=refused_by("geth", "reth"), now=0) == GiveUp()
 
 
 @pytest.mark.parametrize(
     ("slot", "sending", "refused"),
     [
-        (a_slot(0), Sending(refused_bytes=1), True),
-        (a_slot(0), Sending(refused_bytes=0), False),
-        (a_slot(0), Sending(refused_bytes=1, accepted=True), False),
-        (a_slot(0, wanted=Wanted.NOTHING), Sending(refused_bytes=1), False),
-        (a_slot(0, tx_id=None), Sending(refused_bytes=1), False),
+        (a_slot(0), refused_by("geth", "reth"), True),
+        (a_slot(0), refused_by("geth", "reth", rounds=1), False),
+        (a_slot(0), refused_by("geth", rounds=ROUNDS_BEFORE_GIVING_UP), True),
+        (a_slot(0), refused_by("geth", rounds=ROUNDS_BEFORE_GIVING_UP - 1), False),
+        (a_slot(0), Sending(rounds=ROUNDS_BEFORE_GIVING_UP), False),
+        (a_slot(0), replace(refused_by("geth", "reth"), accepted=True), False),
+        (a_slot(0), refused_by("geth", "reth").started(0, 0), False),
+        (a_slot(0, wanted=Wanted.NOTHING), refused_by("geth", "reth"), False),
+        (a_slot(0, tx_id=None), refused_by("geth", "reth"), False),
     ],
 )
-def test_only_a_payload_that_nobody_took_is_refused_for_good(slot: Slot, sending: Sending, refused: bool) -> None:
-    assert is_refused_for_good(slot, sending) is refused
+def test_only_a_payload_that_everybody_refuses_and_nobody_took_is_refused_for_good(
+    slot: Slot, sending: Sending, refused: bool
+) -> None:
+    assert is_refused_for_good(slot, sending, 2) is refused
 
 
 @given(
@@ -228,7 +257,7 @@ def test_nothing_that_was_answered_waits_longer_than_the_time_to_send_again(
 ) -> None:
     sending = NEVER_SENT
     for fate in (Fate.REFUSED, *answers):
-        sending = sending.started(sent_at).finished(fate)
+        sending = sending.started(sent_at, 0).finished(fate, "geth")
     slot = a_slot(0, an_attempt("0xaa", kind=AttemptKind.BUMP, answer=answer))
     move = decide(slot, sending, lowest=lowest, rules=FeeRules(max_fee=max_fee), now=now)
     if now - sent_at >= PATIENCE.resend_after:
@@ -276,7 +305,7 @@ OTHER = Executed("0xf2", ALICE, 5, BOB, 2, b"")
 
 
 def test_a_transaction_whose_twin_consumed_its_slot_is_held() -> None:
-    hold = supersede_hold(a_transaction(), TWIN, quarantined=False, now=9)
+    hold = supersede_hold(a_transaction(), TWIN, quarantined=False, by_depth=False, now=9)
     assert hold is not None
     assert (hold.code, hold.since) == ("same_payload_executed", 9)
     assert "0xf1" in hold.reason
@@ -284,11 +313,17 @@ def test_a_transaction_whose_twin_consumed_its_slot_is_held() -> None:
 
 def test_in_quarantine_whatever_consumed_the_slot_the_transaction_is_held() -> None:
     for consumer in (OTHER, None):
-        hold = supersede_hold(a_transaction(), consumer, quarantined=True, now=9)
+        hold = supersede_hold(a_transaction(), consumer, quarantined=True, by_depth=False, now=9)
         assert hold is not None
         assert hold.code == "store_lost_commits"
 
 
 def test_a_transaction_whose_slot_a_stranger_took_may_go_again() -> None:
-    assert supersede_hold(a_transaction(), OTHER, quarantined=False, now=9) is None
-    assert supersede_hold(a_transaction(), None, quarantined=False, now=9) is None
+    assert supersede_hold(a_transaction(), OTHER, quarantined=False, by_depth=False, now=9) is None
+    assert supersede_hold(a_transaction(), None, quarantined=False, by_depth=False, now=9) is None
+
+
+def test_where_finality_is_a_depth_what_lost_its_nonce_waits_for_a_person() -> None:
+    hold = supersede_hold(a_transaction(), OTHER, quarantined=False, by_depth=True, now=9)
+    assert hold is not None
+    assert hold.code == "superseded"

@@ -12,6 +12,7 @@ import pytest
 
 from nonchalant.app import Nonchalant
 from nonchalant.config import Listen, parse_settings
+from nonchalant.service.asgi import Limits
 from nonchalant.service.server import bind, serve, url_of
 
 SENDER = "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266"
@@ -54,7 +55,7 @@ class Running:
 
 
 @asynccontextmanager
-async def running(folder: Path, settings: str = SETTINGS) -> AsyncIterator[Running]:
+async def running(folder: Path, settings: str = SETTINGS, limits: Limits | None = None) -> AsyncIterator[Running]:
     words = folder / "words"
     words.write_text("test test test test test test test test test test test junk")
     words.chmod(0o600)
@@ -64,7 +65,7 @@ async def running(folder: Path, settings: str = SETTINGS) -> AsyncIterator[Runni
         aiohttp.ClientSession() as session,
     ):
         with bind(Listen("127.0.0.1", 0)) as listening:
-            serving = asyncio.create_task(serve(node, listening, stop))
+            serving = asyncio.create_task(serve(node, listening, stop, limits))
             yield Running(node, url_of(listening), session, stop, serving)
             stop.set()
             await serving

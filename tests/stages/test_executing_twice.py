@@ -118,7 +118,7 @@ async def test_an_older_attempt_that_is_mined_settles_the_transaction(rig: Rig) 
     await rig.reaches(tx, State.SENT)
     for voice in rig.endpoints:
         voice.refuse("replacement transaction underpriced")
-    await rig.advance(25.0)
+    await rig.mine(8, empty=True)
     original, *bumps = await rig.attempts(tx)
     assert bumps
     await rig.mine()
@@ -137,7 +137,7 @@ async def test_an_older_attempt_mined_while_nobody_looked_settles_the_transactio
     await rig.reaches(tx, State.SENT)
     for voice in rig.endpoints:
         voice.refuse("replacement transaction underpriced")
-    await rig.advance(25.0)
+    await rig.mine(8, empty=True)
     assert len(await rig.attempts(tx)) > 1
     rig.kill(rig.node)
     await rig.mine()

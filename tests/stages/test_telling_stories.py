@@ -70,15 +70,14 @@ async def test_after_a_reorg_the_other_attempt_may_win(rig: Rig) -> None:
     await rig.reaches(tx, State.SENT)
     for voice in rig.endpoints:
         voice.refuse("replacement transaction underpriced")
-    await rig.advance(25.0)
+    await rig.mine(8, empty=True)
     original, bump = (await rig.attempts(tx))[:2]
     await rig.mine()
     assert (await rig.read(tx)).hash == original.hash
     for voice in rig.endpoints:
         voice.heal()
     await rig.reorg(1)
-    await rig.mine()
-    await rig.finalise()
+    await rig.mine(8)
     confirmed = await rig.read(tx)
     assert (confirmed.state, confirmed.hash) == (State.CONFIRMED, (await rig.attempts(tx))[-1].hash)
     assert confirmed.hash != original.hash

@@ -21,6 +21,13 @@ async def test_the_queue_goes_by_priority_and_then_by_place(store: Store) -> Non
     assert [tx.id for tx in await store.queued(LANE, limit=2)] == ["b", "d"]
 
 
+async def test_the_queue_is_read_without_what_is_to_be_skipped(store: Store) -> None:
+    await accept(store, "a", "b", "c", "d")
+    assert [tx.id for tx in await store.queued(LANE, limit=2, skip={"a", "c"})] == ["b", "d"]
+    assert [tx.id for tx in await store.queued(LANE, limit=1, skip=["b", "gone", 'it\'s "quoted"'])] == ["a"]
+    assert await store.queued(LANE, limit=9, skip=["a", "b", "c", "d"]) == []
+
+
 async def test_the_queue_leaves_out_what_is_held_has_a_slot_or_is_another_lane_s(store: Store) -> None:
     held, flying, waiting = await accept(store, "held", "flying", "waiting")
     await accept(store, "elsewhere", lane=OTHER_LANE)

@@ -4,9 +4,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from nonchalant.model import LaneRecord
-from nonchalant.ports import Loaded
+from nonchalant.ports import Filter, Loaded
 from nonchalant.store.sqlite import SqliteStore, connect
 from nonchalant.store.witness import FileWitness, notice_restore
 from tests.examples import LANE
@@ -109,6 +110,35 @@ async def test_the_witness_sees_every_commit(path: Path) -> None:
     after = FileWitness(Path(f"{path}-witness")).seen()
     assert before is not None
     assert after == (before[0], before[1] + 1)
+    await store.close()
+
+
+async def test_what_is_on_disk_is_acknowledged_although_the_witness_cannot_be_written(path: Path) -> None:
+    store = await opened(path)
+    real = store._witness
+
+    class Full:
+        def seen(self) -> tuple[str, int] | None:
+            return real.seen()
+
+        def saw(self, store_id: str, commits: int) -> None:
+            raise OSError(28, "No space left on device")
+
+    store._witness = Full()
+    with capture_logs() as logs:
+        await accept(store, "a")
+        await accept(store, "b")
+    assert [tx.id for tx in await store.transactions(Filter())] == ["b", "a"]
+    assert [(entry["event"], entry["log_level"]) for entry in logs] == [("witness.unwritable", "warning")]
+    # It catches up, and what fails anew is said anew.
+    store._witness = real
+    await accept(store, "c")
+    [commits] = store._writer.execute("SELECT commits FROM meta").fetchone()
+    assert real.seen() == ("1".rjust(32, "0"), commits)
+    store._witness = Full()
+    with capture_logs() as logs:
+        await accept(store, "d")
+    assert len(logs) == 1
     await store.close()
 
 

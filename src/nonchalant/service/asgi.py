@@ -3,26 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
 from nonchalant.errors import NonchalantError
 from nonchalant.service.http import PROBLEM_JSON, Answer, Call, Gone, Receive, Scope, Send
-from nonchalant.service.problems import Busy, NoSuchPath, WrongHost, WrongMethod, describe, status_of
+from nonchalant.service.problems import (
+    Busy,
+    NoSuchPath,
+    WrongHost,
+    WrongMethod,
+    describe,
+    status_of,
+)
 from nonchalant.service.routes import ROUTES, Front, Node, Route
 
 # Waiting calls are cheap, but not free; beyond this a caller is told to come back.
 MOST_AT_ONCE: Final = 2_000
 
+# An orchestrator kills a node whose probes fail: they are answered however many calls are under way.
+PROBES: Final = frozenset({"/livez", "/readyz"})
+
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one client can take from the others. Only tests need other values; `problems.py` names these to callers."""
+
+    calls: int = MOST_AT_ONCE
+    waiting: int = MOST_AT_ONCE // 2  # of the calls, those that wait for a change: the rest is left for posts
+    body_seconds: float = 10.0
+    head_seconds: float = 10.0
+    head_bytes: int = 64 * 1024  # httptools and uvicorn have no limit of their own
 
 
 class Service:
     """The ASGI application over one node."""
 
-    def __init__(self, node: Node) -> None:
-        self.front = Front(node)
+    def __init__(self, node: Node, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self.front = Front(node, most_waiting=self.limits.waiting)
         self.under_way = 0
         self.hosts = {"localhost", "127.0.0.1", "[::1]", str(node.settings.listen).rpartition(":")[0]}
         self.routes = [(route.path.split("/"), route) for route in ROUTES]
@@ -36,7 +59,7 @@ class Service:
             return
         self.under_way += 1
         try:
-            answer = await self._answer(Call(scope, receive))
+            answer = await self._answer(Call(scope, receive, self.limits.body_seconds))
             await answer.send(send)
         except Gone:
             return
@@ -45,7 +68,7 @@ class Service:
 
     async def _answer(self, call: Call) -> Answer:
         try:
-            if self.under_way > MOST_AT_ONCE:
+            if self.under_way > self.limits.calls and call.scope["path"] not in PROBES:
                 raise Busy
             self._check_host(call)
             if call.scope["path"] == "/openapi.json":
@@ -57,10 +80,10 @@ class Service:
         except NonchalantError as error:
             if status_of(error) == 500:
                 log.exception("call.failed", method=call.scope["method"], path=call.scope["path"])
-            return _problem(error)
+            return problem(error)
         except Exception:
             log.exception("call.failed", method=call.scope["method"], path=call.scope["path"])
-            return _problem(NonchalantError())
+            return problem(NonchalantError())
 
     def _find(self, method: str, path: str) -> tuple[Route, Sequence[str]]:
         method = "GET" if method == "HEAD" else method
@@ -110,6 +133,6 @@ def _match(pattern: list[str], asked: list[str]) -> list[str] | None:
     return parts
 
 
-def _problem(error: NonchalantError) -> Answer:
-    problem, headers = describe(error)
-    return Answer(problem, problem.status, headers, PROBLEM_JSON)
+def problem(error: NonchalantError) -> Answer:
+    document, headers = describe(error)
+    return Answer(document, document.status, headers, PROBLEM_JSON)

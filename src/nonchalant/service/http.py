@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -10,7 +11,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from nonchalant.errors import BadRequest
-from nonchalant.service.problems import NotJson, TooLarge
+from nonchalant.service.problems import BodyTooSlow, NotJson, TooLarge
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -35,6 +36,7 @@ class Call:
 
     scope: Scope
     receive: Receive
+    body_seconds: float
     parts: Sequence[str] = ()
 
     def query(self) -> list[tuple[str, str]]:
@@ -72,6 +74,18 @@ class Call:
         length = self.header("Content-Length")
         if length is not None and length.isdigit() and int(length[:20]) > MAX_BODY:
             raise TooLarge
+        try:
+            async with asyncio.timeout(self.body_seconds):
+                return await self._body()
+        except TimeoutError:
+            raise BodyTooSlow from None
+
+    async def left(self) -> None:
+        """Returns when the client has closed the connection."""
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+
+    async def _body(self) -> bytes:
         body = bytearray()
         while True:
             message = await self.receive()
@@ -93,7 +107,8 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     media_type: str = JSON
 
-    async def send(self, send: Send) -> None:
+    def raw(self) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+        """Status, headers and body, as they go over the wire."""
         body = _encoder.encode(self.content)
         headers = {
             "Content-Type": self.media_type,
@@ -102,6 +117,10 @@ class Answer:
             "X-Content-Type-Options": "nosniff",
             **self.headers,
         }
-        raw = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-        await send({"type": "http.response.start", "status": self.status, "headers": raw})
+        encoded = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        return self.status, encoded, body
+
+    async def send(self, send: Send) -> None:
+        status, headers, body = self.raw()
+        await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})

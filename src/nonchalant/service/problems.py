@@ -59,6 +59,13 @@ class WrongMethod(HttpProblem):
         self.allowed = allowed
 
 
+class BodyTooSlow(HttpProblem):
+    """The body did not arrive within 10 seconds and the connection is closed; nothing was accepted, send it again."""
+
+    code = "body_too_slow"
+    status = 408
+
+
 class TooLarge(HttpProblem):
     """The body is larger than 1 MiB; send less at once."""
 
@@ -81,8 +88,15 @@ class WrongHost(HttpProblem):
     status = 421
 
 
+class HeadTooLarge(HttpProblem):
+    """The URL and the headers are larger than 64 KiB and the connection is closed; send less in them."""
+
+    code = "head_too_large"
+    status = 431
+
+
 class Busy(HttpProblem):
-    """Too many calls are under way; try again shortly."""
+    """Too many calls are under way, or too many wait for a change; try again shortly."""
 
     code = "busy"
     status = 503
@@ -109,6 +123,8 @@ def describe(error: NonchalantError) -> tuple[Problem, dict[str, str]]:
         headers["Retry-After"] = str(RETRY_AFTER[status])
     if isinstance(error, WrongMethod):
         headers["Allow"] = ", ".join(error.allowed)
+    if isinstance(error, (BodyTooSlow, HeadTooLarge)):
+        headers["Connection"] = "close"
     code = error.code if status != 500 else "internal"
     problem = Problem(
         type=f"urn:nonchalant:problem:{code}",

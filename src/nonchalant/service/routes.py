@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -13,8 +14,8 @@ from nonchalant.config import AccountSettings, Settings
 from nonchalant.errors import BadRequest, NotFound
 from nonchalant.model import LaneKey, Request, Transaction, TxId, Wei
 from nonchalant.ports import LaneSummary, Store
-from nonchalant.service.http import Answer, Call
-from nonchalant.service.problems import NotReady
+from nonchalant.service.http import Answer, Call, Gone
+from nonchalant.service.problems import Busy, NotReady
 from nonchalant.views import (
     EventsView,
     LanesView,
@@ -75,7 +76,20 @@ class Front:
     """What the calls work with. `closing`: waiting calls answer now."""
 
     node: Node
+    most_waiting: int
+    waiting: int = 0
     closing: bool = False
+
+    @contextmanager
+    def place_to_wait(self) -> Iterator[None]:
+        """`Busy` when all are taken."""
+        if self.waiting >= self.most_waiting:
+            raise Busy("too many calls wait for a change; try again shortly, or ask without wait")
+        self.waiting += 1
+        try:
+            yield
+        finally:
+            self.waiting -= 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,17 +137,11 @@ async def get_transaction(front: Front, call: Call) -> Answer:
     (tx_id,) = call.parts
     patience = _seconds(given.get("wait", "0"))
     after = parse_number(given["after"], "after", 2**63 - 1) if "after" in given else None
-    clock = asyncio.get_running_loop().time
-    deadline = clock() + patience
-    while True:
-        tx = await front.node.store.transaction(tx_id)
-        if tx is None:
-            raise NotFound(f"there is no transaction {tx_id[:100]!r}")
-        left = deadline - clock()
-        moved = not tx.live or (after is not None and tx.version > after)
-        if moved or left <= 0 or front.closing:
-            return Answer(await _shown(front, tx))
-        await front.node.wait_for_change(tx_id, min(left, LOOK_AGAIN))
+    tx = await _find(front, tx_id)
+    if patience > 0 and not _has_moved(tx, after):
+        with front.place_to_wait():
+            tx = await _moved(front, call, tx, after, patience)
+    return Answer(await _shown(front, tx))
 
 
 async def list_transactions(front: Front, call: Call) -> Answer:
@@ -194,6 +202,34 @@ async def ready(front: Front, call: Call) -> Answer:
     return Answer(Health("ready"))
 
 
+async def _find(front: Front, tx_id: TxId) -> Transaction:
+    tx = await front.node.store.transaction(tx_id)
+    if tx is None:
+        raise NotFound(f"there is no transaction {tx_id[:100]!r}")
+    return tx
+
+
+def _has_moved(tx: Transaction, after: int | None) -> bool:
+    return not tx.live or (after is not None and tx.version > after)
+
+
+async def _moved(front: Front, call: Call, tx: Transaction, after: int | None, patience: float) -> Transaction:
+    """The transaction once it has moved, or as it is when the time is over or the service closes."""
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + patience
+    # A client that gave up gives its place back.
+    leaving = asyncio.create_task(call.left())
+    try:
+        while not _has_moved(tx, after) and (left := deadline - clock()) > 0 and not front.closing:
+            await front.node.wait_for_change(tx.id, min(left, LOOK_AGAIN))
+            if leaving.done():
+                raise Gone
+            tx = await _find(front, tx.id)
+    finally:
+        leaving.cancel()
+    return tx
+
+
 async def _shown(front: Front, tx: Transaction) -> TransactionView:
     attempts = await front.node.store.attempts([tx.id])
     return show_transaction(tx, attempts.get(tx.id, ()))
@@ -247,7 +283,7 @@ ROUTES: Final = (
         answers=TransactionView,
         status=202,
         headers=(Parameter("Idempotency-Key", "1 to 255 printable ASCII characters", {**_TEXT, "maxLength": 255}),),
-        problems=(400, 413, 415, 422, 429, 503),
+        problems=(400, 408, 413, 415, 422, 429, 503),
     ),
     Route(
         method="GET",

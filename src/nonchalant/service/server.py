@@ -15,7 +15,8 @@ import uvicorn
 
 from nonchalant.config import Listen
 from nonchalant.errors import BadSettings
-from nonchalant.service.asgi import Service
+from nonchalant.service.asgi import Limits, Service
+from nonchalant.service.connection import Connection
 from nonchalant.service.routes import Node
 
 # How long calls under way may take once we stop; a call that waits for a change answers at once.
@@ -52,12 +53,12 @@ def url_of(listening: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-async def serve(node: Node, listening: socket.socket, stop: asyncio.Event) -> None:
+async def serve(node: Node, listening: socket.socket, stop: asyncio.Event, limits: Limits | None = None) -> None:
     """Answer calls until `stop` is set; then take no more, answer those under way, and return."""
-    service = Service(node)
+    service = Service(node, limits)
     config = uvicorn.Config(
         service,
-        http="httptools",
+        http=Connection,
         loop="none",  # we run inside one already
         ws="none",
         lifespan="off",

@@ -41,6 +41,7 @@ class Terrain:
     base_fee: Wei
     flavours: Sequence[Flavour]  # one an endpoint
     legacy: bool = False
+    tagged: bool = True  # it has a `finalized` tag; without one, finality is a depth, and never stalls
     account_limit: int = 16
     gossip: float = 0.8  # how likely one node's transaction reaches another
 
@@ -75,6 +76,7 @@ class SimChain:
         name = f"{flavour.name}-{number}"
         endpoint = SimEndpoint(name, self._loop, self._chance, self.head, pool, self._decode)
         endpoint.legacy = self.terrain.legacy
+        endpoint.tagged = self.terrain.tagged
         endpoint.announce = self._gossip
         endpoint.arrived = self._observer.arrived
         return endpoint

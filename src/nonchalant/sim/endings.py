@@ -88,11 +88,15 @@ class Endings:
                 self._report("P2", f"{name} is {tx.state} in the end: {tx.attention}")
 
     def _may_be_held(self, tx: Transaction, ran: bool) -> bool:
-        """Only because commits were lost, or may have been, is anything left to a person."""
+        """Only because commits were lost, or may have been, or finality is a mere depth, is anything left to a person."""
         match tx.attention.code if tx.attention else None:
             case "same_payload_executed":
                 return ran
             case "store_lost_commits":
                 return self._facts.stores > 0 or self._facts.is_used_by_others(tx.lane)
+            case "superseded":
+                return not self._facts.chains[tx.lane.chain_id].terrain.tagged and self._facts.is_used_by_others(
+                    tx.lane
+                )
             case _:
                 return False

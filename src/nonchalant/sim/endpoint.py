@@ -68,6 +68,7 @@ class SimEndpoint:
         self.pool = pool
         self.troubles = Troubles(chance)
         self.legacy = False  # it knows no base fee: what a block asks at least shows in the gas price only
+        self.tagged = True  # it says what is finalized
         self.frozen = False  # it hears of no blocks
         self.forked = False  # it follows a branch of its own
         self.announce: Callable[[SimEndpoint, Sequence[SimTx]], None] = lambda _endpoint, _txs: None
@@ -113,7 +114,7 @@ class SimEndpoint:
         finalized = self.final
         if self.troubles.strike(self._loop.time(), (Ailment.LYING,)):
             finalized = self.head
-        return View(self.head.ref, finalized.ref)
+        return View(self.head.ref, finalized.ref if self.tagged else None)
 
     async def block(self, ref: int | Hash) -> Block | None:
         await self._answer()

@@ -316,6 +316,8 @@ def _limit_accounts(faults: Faults, fault: Fault) -> None:
 @_harm(Kind.FINALITY_STALLED)
 def _stall(faults: Faults, fault: Fault) -> None:
     chain = faults.chain(fault)
+    if not chain.terrain.tagged:
+        return
     chain.finality_stalled = True
     faults.strike(fault)
     faults.later(fault.seconds, lambda: setattr(chain, "finality_stalled", False))

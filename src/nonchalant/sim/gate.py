@@ -199,7 +199,9 @@ class _GatedStore(_Gated):
             case StoreAilment.LOST_UNSAID:
                 pass
             case StoreAilment.DONE_LATE:
-                self._gate.haunt(self._chance.uniform(0.05, 8.0), action)
+                # Often just when the node has had its rest and reads anew.
+                latest = 8.0 if self._chance.random() < 0.5 else 0.9
+                self._gate.haunt(self._chance.uniform(0.05, latest), action)
         raise CommitUnknown
 
 

@@ -6,7 +6,7 @@ for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from weakref import WeakKeyDictionary
@@ -26,6 +26,7 @@ from nonchalant.model import (
     Refused,
     Slot,
     Transaction,
+    TxId,
     View,
 )
 from nonchalant.policy import NEVER_SENT
@@ -315,10 +316,12 @@ def _wake_up_lost_without_sweep() -> Iterator[None]:
 def _queued_found_by_cursor() -> Iterator[None]:
     cursors: WeakKeyDictionary[SqliteStore, dict[LaneKey, int]] = WeakKeyDictionary()
 
-    async def queued(self: SqliteStore, lane: LaneKey, *, limit: int) -> Sequence[Transaction]:
+    async def queued(
+        self: SqliteStore, lane: LaneKey, *, limit: int, skip: Collection[TxId] = ()
+    ) -> Sequence[Transaction]:
         mine = cursors.setdefault(self, {})
         after = mine.get(lane, 0)
-        found = [tx for tx in await rule(self, lane, limit=limit + 1000) if tx.place > after][:limit]
+        found = [tx for tx in await rule(self, lane, limit=limit + 1000, skip=skip) if tx.place > after][:limit]
         mine[lane] = max([after, *(tx.place for tx in found)])
         return found
 

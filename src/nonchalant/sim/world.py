@@ -13,37 +13,31 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nonchalant.desk import LaneRules
-from nonchalant.engine import ChainRules, Engine, EngineRules
-from nonchalant.errors import KeyReused, NonchalantError, QueueFull, ShuttingDown
-from nonchalant.fees import FeeRules
+from nonchalant.engine import Engine
+from nonchalant.errors import NonchalantError
 from nonchalant.intake import Intake
-from nonchalant.model import LaneKey, Millis, Speed
-from nonchalant.policy import Patience
-from nonchalant.sim import schedule, traffic
-from nonchalant.sim.chain import SimChain, Terrain
+from nonchalant.model import LaneKey, Millis
+from nonchalant.sim import schedule, setting, traffic
+from nonchalant.sim.chain import SimChain
 from nonchalant.sim.chance import Chance
+from nonchalant.sim.clients import Clients
 from nonchalant.sim.endings import Endings
-from nonchalant.sim.endpoint import GWEI
 from nonchalant.sim.facts import Facts
 from nonchalant.sim.faults import Faults
 from nonchalant.sim.gate import Gate, gated_signer, gated_store
 from nonchalant.sim.journal import Journal, listening
 from nonchalant.sim.loop import SimLoop, forgetting
 from nonchalant.sim.node import Doorbell, Life, Node, NodeChain, NodeClock
-from nonchalant.sim.pool import FLAVOURS
 from nonchalant.sim.properties import Checker, Edge
 from nonchalant.sim.schedule import Kind
 from nonchalant.sim.store import SimWitness, WatchedStore, new_database, older_database
 from nonchalant.sim.trace import Trace
-from nonchalant.sim.traffic import Wish
 from nonchalant.sim.violations import BUG, Violation, Violations
 from nonchalant.sim.wire import SimSigner
 from nonchalant.store.witness import notice_restore
 
 BEGAN: Millis = 1_700_000_000_000
 LEAST_SECONDS = 600.0
-LEASE_SECONDS = 10.0
 BALANCE = 50 * 10**18
 
 # Once the faults are over: nodes are up and leases have run out, a dear market lasts, then everything must settle.
@@ -53,9 +47,6 @@ SETTLE_SECONDS = 1500.0
 
 # How often a copy of the store is put aside, in a history that will need one.
 COPY_SECONDS = 15.0
-
-# How long a client waits for an answer.
-CLIENT_SECONDS = 12.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +63,15 @@ class History:
     faults: Mapping[Kind, int]
     edges: Mapping[Edge, int]
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """The store as it was, and how far each lane had got."""
+
+    at: float
+    content: bytes
+    given_out: Mapping[LaneKey, int]
 
 
 class SimEntropy:
@@ -127,7 +127,7 @@ def _live(seed: int, keep: int | None, journal: Journal) -> History:
 class World:
     """Also what faults get at (`faults.Realm`)."""
 
-    lease_ttl = LEASE_SECONDS
+    lease_ttl = setting.LEASE_SECONDS
 
     def __init__(self, seed: int, keep: int | None = 400) -> None:
         self._seed = seed
@@ -136,11 +136,11 @@ class World:
         self.trace = Trace(self.loop, keep=keep)
         self.clock = TrueClock(self.loop)
         self._span = chance.uniform(400.0, 500.0)
-        terrains = _terrains(chance)
-        self.lanes: Sequence[LaneKey] = _lanes(chance, terrains)
+        terrains = setting.terrains(chance)
+        self.lanes: Sequence[LaneKey] = setting.lanes(chance, list(terrains))
         self._wishes = traffic.draw(self._chance("traffic"), self.lanes, terrains, self._span)
         self._faults_to_come = schedule.draw(self._chance("schedule"), self._span)
-        self._rules = _rules(chance, self.lanes, terrains)
+        self._rules = setting.rules(chance, self.lanes, terrains)
         self._queue_limits = {lane: chance.choice([8, 1000, 1000]) for lane in self.lanes}
         self._facts = Facts(self.loop, self._wishes)
         self._report = Violations(seed, self.loop, self.trace)
@@ -155,10 +155,9 @@ class World:
         self.signers: Sequence[SimSigner] = list(self._signer_of.values())
         self._io = self._chance("io")
         self._faults = Faults(self, self.loop, self._chance("faults"), self.trace)
-        self._clients = SimEntropy(self._chance("clients"))
         self._witness = SimWitness()
         self._database = new_database(SimEntropy(self._chance("store")).token())
-        self._copies: list[tuple[float, bytes]] = []
+        self._copies: list[Copy] = []
         self._store_up = asyncio.Event()
         self._store_up.set()
         self._nodes = [
@@ -167,7 +166,8 @@ class World:
         ]
         self._lives: dict[str, Life] = {}
         self._tasks: list[asyncio.Task[Any]] = []
-        self._asking = 0
+        entropy = SimEntropy(self._chance("clients"))
+        self._clients = Clients(self._nodes, self.loop, entropy, self._checker, self._report)
         self._over = self.loop.create_future()
         self._facts.chains = {chain.chain_id: chain for chain in self.chains}
         self._facts.opened(self._database)
@@ -204,7 +204,7 @@ class World:
         for node in self._nodes:
             self._spawn(node.run(self._store_up))
         for wish in self._wishes:
-            self._spawn(self._ask_for(wish))
+            self._spawn(self._clients.ask_for(wish))
         self._faults.start(self._faults_to_come)
         if any(fault.kind is Kind.STORE_RESTORED for fault in self._faults_to_come):
             self._spawn(self._copy_store())
@@ -235,7 +235,7 @@ class World:
         stopped = self.loop.time()
         while not self._over.done():
             quiet = self.loop.time() - stopped
-            if self._asking == 0 and self.loop.time() >= LEAST_SECONDS and self._facts.settled():
+            if self._clients.asking == 0 and self.loop.time() >= LEAST_SECONDS and self._facts.settled():
                 return
             if quiet > SETTLE_SECONDS:
                 return  # what is left is named by the last check
@@ -309,7 +309,7 @@ class World:
         node.stop(self._lives[gate.name])
 
     def restore_store(self, much: float) -> bool:
-        old = [copy for at, copy in self._copies if at < self.loop.time() - 1.0]
+        old = [copy for copy in self._copies if copy.at < self.loop.time() - 1.0 and self._is_near_enough(copy)]
         if not old or not self._store_up.is_set():
             return False
         self._store_up.clear()
@@ -317,19 +317,30 @@ class World:
             gate.kill()
         # Mostly a young copy: what was lost is still under way then.
         copy = old[-1 - int(much**2 * min(len(old), 8))]
-        self._spawn(self._put_back(copy, forget_witness=much * 10 % 1 < 0.4))
+        self._copies = [kept for kept in self._copies if kept.at <= copy.at]
+        self._spawn(self._put_back(copy.content, forget_witness=much * 10 % 1 < 0.4))
         return True
 
     async def _copy_store(self) -> None:
         while True:
             await self.loop.sleep(COPY_SECONDS * self._io.uniform(0.3, 1.7))
-            self._copies.append((self.loop.time(), self._database.serialize()))
+            found = self._facts.rows("SELECT chain_id, address, coalesce(next_nonce, 0) AS next FROM lanes")
+            given_out = {LaneKey(row["chain_id"], row["address"]): int(row["next"]) for row in found}
+            self._copies.append(Copy(self.loop.time(), self._database.serialize(), given_out))
             del self._copies[:-20]
+
+    def _is_near_enough(self, copy: Copy) -> bool:
+        """Whether all that would be lost is final, or within the window in which lost bytes are reckoned with."""
+        for known in self._facts.attempts.values():
+            settled = self._facts.consumed(known.lane, final=True)
+            window = self._rules.lanes[known.lane].largest_window
+            if known.nonce >= max(copy.given_out.get(known.lane, 0), settled) + window:
+                return False
+        return True
 
     async def _put_back(self, copy: bytes, *, forget_witness: bool) -> None:
         await self.loop.sleep(self._io.uniform(0.5, 5.0))
         lost, self._database = self._database, older_database(copy)
-        self._copies = [(at, kept) for at, kept in self._copies if kept is not copy]
         self.trace("world", "the store is an older copy now")
         self._facts.restored(self._database)
         lost.close()
@@ -350,6 +361,8 @@ class World:
         if any(lane in unused for lane, _ in self._facts.lost_nonces()):
             return False
         for _ in range(60):
+            if self._faults.over:
+                break
             if all(self._is_final_everywhere(lane, nonce) for lane, nonce in self._facts.lost_nonces()):
                 return True
             await self.loop.sleep(3.0)
@@ -358,94 +371,3 @@ class World:
     def _is_final_everywhere(self, lane: LaneKey, nonce: int) -> bool:
         chain = self._facts.chains[lane.chain_id]
         return all(endpoint.final.ledger.account(lane.address).count > nonce for endpoint in chain.endpoints)
-
-    # clients
-
-    async def _ask_for(self, wish: Wish) -> None:
-        self._asking += 1
-        await self.loop.sleep(wish.at)
-        await self._ask_until_answered(wish, wish.node)
-        if wish.again_at is not None:
-            await self.loop.sleep(max(0.0, wish.again_at - self.loop.time()))
-            await self._ask_until_answered(wish, wish.node + 1)
-        self._asking -= 1
-
-    async def _ask_until_answered(self, wish: Wish, first: int) -> None:
-        turn = first
-        while True:
-            life = self._nodes[turn % len(self._nodes)].life
-            turn += 1
-            if life is not None and not life.gate.dead and await self._ask(life, wish):
-                return
-            await self.loop.sleep(self._io.uniform(0.5, 3.0))
-
-    async def _ask(self, life: Life, wish: Wish) -> bool:
-        """True: answered, or it would not be safe to ask again."""
-        asked = self.loop.create_task(life.intake.submit(wish.request(self._clients.token())))
-        self._tasks.append(asked)
-        either: list[asyncio.Future[Any]] = [asked, life.gate.died]
-        await asyncio.wait(either, timeout=CLIENT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        if not asked.done():
-            return wish.key is None
-        match asked.exception():
-            case None:
-                tx, _ = asked.result()
-                self._checker.answered(wish, tx)
-                return True
-            case QueueFull() | ShuttingDown():
-                return False
-            case KeyReused():
-                self._report("P2", f"{wish.key} was never used for anything else")
-                return True
-            case _:
-                return wish.key is None
-
-
-def _terrains(chance: Chance) -> dict[int, Terrain]:
-    return {
-        chain_id: Terrain(
-            chain_id=chain_id,
-            block_time=chance.uniform(2.5, 6.0),
-            finality_lag=chance.choice([2, 3, 4, 6, 8, 12, 20, 30]),
-            base_fee=chance.randint(5, 40) * GWEI,
-            flavours=[chance.choice(FLAVOURS) for _ in range(3)],
-            legacy=chance.random() < 0.2,
-            account_limit=chance.choice([4, 8, 16, 16]),
-        )
-        for chain_id in range(1, chance.choice([2, 2, 2, 3]))
-    }
-
-
-def _lanes(chance: Chance, terrains: Mapping[int, Terrain]) -> list[LaneKey]:
-    each = 2 if len(terrains) == 1 else 1
-    return [
-        LaneKey(chain_id, "0x" + f"a{number}" * 20)
-        for chain_id in terrains
-        for number in range(1, 1 + each + (chance.random() < 0.3))
-    ]
-
-
-def _rules(chance: Chance, lanes: Sequence[LaneKey], terrains: Mapping[int, Terrain]) -> EngineRules:
-    windows = {lane: chance.choice([1, 3, 6, 12]) for lane in lanes}
-    return EngineRules(
-        lease_seconds=LEASE_SECONDS,
-        sweep_seconds=chance.choice([1.0, 2.0]),
-        drain_seconds=5.0,
-        chains={
-            chain_id: ChainRules(depth=None, poll_seconds=chance.choice([1.0, 2.0, 3.0, 4.0])) for chain_id in terrains
-        },
-        lanes={
-            lane: LaneRules(
-                window=windows[lane],
-                unsettled=chance.choice([8, 4096, 4096]),
-                batch=chance.choice([2, 100]),
-                largest_window=max(windows.values()),
-                fees=FeeRules(max_fee=terrains[lane.chain_id].base_fee * 14),
-                patience=Patience(
-                    resend_after=chance.randint(4_000, 12_000),
-                    bump_after={Speed.SLOW: 40_000, Speed.STANDARD: 20_000, Speed.FAST: 10_000},
-                ),
-            )
-            for lane in lanes
-        },
-    )

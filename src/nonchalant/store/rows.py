@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -176,6 +177,24 @@ def transaction(row: Row) -> Transaction:
         failure=row["failure"],
         attention=attention(row["attention"]),
     )
+
+
+def stand_in(row: Mapping[str, Any], signed: Fees, now: int) -> Transaction:
+    """For a row with a slot that cannot be read in full: it is watched, re-sent as it was signed, and settled.
+
+    Its price is the newest attempt's, and named prices are a cap: it is never signed again. Still raises when the
+    receipt cannot be read, because what is mined has one.
+    """
+    try:
+        payload(row["payload"])
+        known = row["payload"]  # somebody else may have done the same: it must be possible to tell
+    except UNDECODABLE:
+        known = payload_text(Payload(to=None))
+    mark = Attention(
+        "undecodable", "its row in the store cannot be read; it is re-sent as signed, restore the row", now
+    )
+    legible = {"payload": known, "fees": fees_text(signed), "metadata": None, "attention": attention_text(mark)}
+    return transaction({**row, **legible})
 
 
 def transaction_columns(tx: Transaction) -> dict[str, object]:

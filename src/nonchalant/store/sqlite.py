@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
+
+import structlog
 
 from nonchalant.errors import BadSettings, CommitUnknown, LeaseLost, RowMoved, StoreUnavailable
 from nonchalant.model import (
@@ -20,9 +22,11 @@ from nonchalant.model import (
     Attention,
     Change,
     Event,
+    Fees,
     Hash,
     LaneKey,
     Lease,
+    Receipt,
     Request,
     Slot,
     SlotKind,
@@ -46,6 +50,8 @@ from nonchalant.ports import (
 )
 from nonchalant.store import migrations, queries, rows
 from nonchalant.store.witness import FileWitness, Witness, notice_restore
+
+log = structlog.get_logger()
 
 T = TypeVar("T")
 
@@ -74,6 +80,8 @@ class SqliteStore:
         self._clock = clock
         self._witness = witness
         self._on_close = on_close
+        self._witness_fails = False
+        self._unreadable: set[tuple[str, object]] = set()  # rows that were warned of: once is enough
         self._sql = queries.load("sqlite")
         self._store_id = str(self._one("position")["store_id"])
 
@@ -217,9 +225,14 @@ class SqliteStore:
             self._fence(lease, now)
             lane = lease.lane._asdict()
             attempts: dict[int, list[Attempt]] = {}
+            signed: dict[TxId | None, Fees] = {}
             for row in self._run("load_attempts", **lane):
-                attempts.setdefault(row["nonce"], []).append(rows.attempt(row))
-            transactions = {row["id"]: rows.transaction(row) for row in self._run("load_transactions", **lane)}
+                attempt = rows.attempt(row)
+                attempts.setdefault(attempt.nonce, []).append(attempt)
+                signed[attempt.tx_id] = attempt.fees  # the newest comes last
+            transactions = {
+                row["id"]: self._with_a_slot(row, signed, now) for row in self._run("load_transactions", **lane)
+            }
             slots = [
                 Slot(
                     nonce=row["nonce"],
@@ -227,7 +240,7 @@ class SqliteStore:
                     tx_id=row["tx_id"],
                     attempts=tuple(attempts[row["nonce"]]),
                     wanted=Wanted(row["wanted"]),
-                    receipt=transactions[row["tx_id"]].receipt if row["tx_id"] else rows.receipt(row["receipt"]),
+                    receipt=transactions[row["tx_id"]].receipt if row["tx_id"] else self._filler_receipt(row),
                 )
                 for row in self._run("load_slots", **lane)
             ]
@@ -237,11 +250,25 @@ class SqliteStore:
 
         return await self._write(act)
 
-    async def queued(self, lane: LaneKey, *, limit: int) -> Sequence[Transaction]:
+    def _with_a_slot(self, row: sqlite3.Row, signed: Mapping[TxId | None, Fees], now: int) -> Transaction:
+        try:
+            return rows.transaction(row)
+        except rows.UNDECODABLE:
+            self._warn("tx", row["id"])
+            return rows.stand_in(dict(row), signed[row["id"]], now)
+
+    def _filler_receipt(self, row: sqlite3.Row) -> Receipt | None:
+        try:
+            return rows.receipt(row["receipt"])
+        except rows.UNDECODABLE:
+            self._warn("filler", row["nonce"])
+            return None  # the owner finds it on the chain again
+
+    async def queued(self, lane: LaneKey, *, limit: int, skip: Collection[TxId] = ()) -> Sequence[Transaction]:
         def act() -> tuple[list[Transaction], list[TxId]]:
             good: list[Transaction] = []
             broken: list[TxId] = []
-            for row in self._all("queued", **lane._asdict(), limit=limit):
+            for row in self._all("queued", **lane._asdict(), limit=limit, skip=rows.to_json(list(skip))):
                 try:
                     good.append(rows.transaction(row))
                 except rows.UNDECODABLE:
@@ -308,7 +335,10 @@ class SqliteStore:
 
     async def transaction(self, tx_id: TxId) -> Transaction | None:
         found = await self._read(lambda: self._all("transaction", id=tx_id))
-        return rows.transaction(found[0]) if found else None
+        try:
+            return rows.transaction(found[0]) if found else None
+        except rows.UNDECODABLE as error:
+            raise StoreUnavailable(f"the row of transaction {tx_id} cannot be read; restore it: {error}") from error
 
     async def transactions(self, filter: Filter) -> Sequence[Transaction]:
         columns = {
@@ -322,10 +352,16 @@ class SqliteStore:
             "limit": filter.limit,
         }
         asked = {column: value for column, value in columns.items() if value is not None}
-        query = queries.narrowed(self._sql["transactions"], asked.keys())
-        return await self._read(
-            lambda: [rows.transaction(row) for row in self._reader.execute(query, asked).fetchall()]
-        )
+
+        def page(before: int | None, limit: int) -> list[sqlite3.Row]:
+            columns = asked | {"limit": limit} | ({} if before is None else {"before": before})
+            query = queries.narrowed(self._sql["transactions"], columns.keys())
+            return self._reader.execute(query, columns).fetchall()
+
+        def act() -> list[Transaction]:
+            return self._full_page(page, "place", filter.before, filter.limit, self._readable_transactions)
+
+        return await self._read(act)
 
     async def attempts(self, tx_ids: Sequence[TxId]) -> Mapping[TxId, Sequence[Attempt]]:
         return await self._read(
@@ -333,12 +369,52 @@ class SqliteStore:
         )
 
     async def history(self, tx_id: TxId) -> Sequence[Event]:
-        return await self._read(lambda: [rows.event(row) for row in self._all("history", tx_id=tx_id)])
+        return await self._read(lambda: self._readable_events(self._all("history", tx_id=tx_id)))
 
     async def events_after(self, position: int, *, limit: int) -> Sequence[Event]:
-        return await self._read(
-            lambda: [rows.event(row) for row in self._all("events_after", position=position, limit=limit)]
-        )
+        def page(after: int | None, limit: int) -> list[sqlite3.Row]:
+            return self._all("events_after", position=after, limit=limit)
+
+        return await self._read(lambda: self._full_page(page, "position", position, limit, self._readable_events))
+
+    def _full_page(
+        self,
+        page: Callable[[int | None, int], list[sqlite3.Row]],
+        cursor: str,
+        start: int | None,
+        limit: int,
+        readable: Callable[[Iterable[sqlite3.Row]], list[T]],
+    ) -> list[T]:
+        """Read on past rows that cannot be read: a short page tells its reader that nothing follows."""
+        good: list[T] = []
+        while len(good) < limit:
+            missing = limit - len(good)
+            found = page(start, missing)
+            good += readable(found)
+            if len(found) < missing:
+                break
+            start = found[-1][cursor]
+        return good
+
+    def _readable_transactions(self, found: Iterable[sqlite3.Row]) -> list[Transaction]:
+        return list(self._readable(found, rows.transaction, "tx", "id"))
+
+    def _readable_events(self, found: Iterable[sqlite3.Row]) -> list[Event]:
+        return list(self._readable(found, rows.event, "position", "position"))
+
+    def _readable(
+        self, found: Iterable[sqlite3.Row], decode: Callable[[rows.Row], T], what: str, name: str
+    ) -> Iterator[T]:
+        for row in found:
+            try:
+                yield decode(row)
+            except rows.UNDECODABLE:
+                self._warn(what, row[name])
+
+    def _warn(self, what: str, name: object) -> None:
+        if (what, name) not in self._unreadable:
+            self._unreadable.add((what, name))
+            log.warning("row.undecodable", **{what: name})
 
     async def last_position(self) -> int:
         return await self._read(lambda: int(self._all("last_position")[0][0]))
@@ -391,8 +467,19 @@ class SqliteStore:
             # What did not reach the disk for sure may still be found there after a crash.
             self._roll_back()
             raise CommitUnknown(f"the commit did not report back: {error}") from error
-        self._witness.saw(self._store_id, commits)
+        self._tell_witness(commits)
         return result
+
+    def _tell_witness(self, commits: int) -> None:
+        """What is committed stays so, whatever becomes of this; the witness catches up at the next commit."""
+        try:
+            self._witness.saw(self._store_id, commits)
+        except OSError as error:
+            if not self._witness_fails:
+                log.warning("witness.unwritable", error=str(error))
+            self._witness_fails = True
+        else:
+            self._witness_fails = False
 
     def _roll_back(self) -> None:
         if self._writer.in_transaction:  # a full or failing disk ends it without being asked

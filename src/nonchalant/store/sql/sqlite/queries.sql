@@ -134,9 +134,10 @@ ON CONFLICT (hash) DO UPDATE SET tx_id = excluded.tx_id WHERE strangers.tx_id IS
 SELECT 1 FROM attempts WHERE hash = :hash;
 
 -- queued --
--- What the owner may assign, found by state and never by a cursor.
+-- What the owner may assign, found by state and never by a cursor; what it has put aside is left out.
 SELECT * FROM transactions
 WHERE chain_id = :chain_id AND address = :address AND state = 'queued' AND held = 0
+    AND id NOT IN (SELECT value FROM json_each(:skip))
 ORDER BY priority DESC, place LIMIT :limit;
 
 -- hold_queued --

@@ -1,0 +1,103 @@
+"""One client's connection: what httptools and uvicorn leave open, the size of a head and the time it may take."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from nonchalant.errors import BadRequest, NonchalantError
+from nonchalant.service.asgi import Service, problem
+from nonchalant.service.problems import HeadTooLarge
+
+# A connection closed while more comes in is reset, and the client may never read why: so we hear it out, that long.
+LINGER_SECONDS: Final = 1.0
+
+
+class Connection(HttpToolsProtocol):
+    """Closes when a head does not come in time, or when more is sent than a head may have and nothing comes of it."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        service = self.config.app
+        assert isinstance(service, Service)
+        self._limits = service.limits
+        self._head_is_due: asyncio.TimerHandle | None = None
+        self._pending = 0  # bytes since a head, a piece of a body or a message was complete
+        self._moved = False
+        self._too_large = False
+        self._refused = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_came()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
+        self._moved = False
+        super().data_received(data)
+        self._pending = 0 if self._moved else self._pending + len(data)
+        if self._pending > self._limits.head_bytes and not self._refused:
+            self._refuse(HeadTooLarge())
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(HeadTooLarge() if self._too_large else BadRequest(msg))
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._await_head()
+
+    def on_headers_complete(self) -> None:
+        self._moved = True
+        self._head_came()
+        if self._head_size() > self._limits.head_bytes:
+            self._too_large = True
+            raise HeadTooLarge  # for the parser, which stops; `send_400_response` follows
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._moved = True
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._moved = True
+        super().on_message_complete()
+
+    def _await_head(self) -> None:
+        self._head_came()
+        self._head_is_due = self.loop.call_later(self._limits.head_seconds, self._head_is_late)
+
+    def _head_came(self) -> None:
+        if self._head_is_due is not None:
+            self._head_is_due.cancel()
+            self._head_is_due = None
+
+    def _head_is_late(self) -> None:
+        # While an earlier call on this connection is answered, it stays; uvicorn closes it when it is idle after that.
+        if not self._is_answering():
+            self.transport.close()
+
+    def _refuse(self, error: NonchalantError) -> None:
+        self._refused = True
+        self._head_came()
+        if self._is_answering():
+            self.transport.close()
+            return
+        status, headers, body = problem(error).raw()
+        lines = [name + b": " + value + b"\r\n" for name, value in headers if name != b"connection"]
+        self.transport.write(b"".join([STATUS_LINE[status], *lines, b"connection: close\r\n\r\n", body]))
+        self.transport.write_eof()
+        self.loop.call_later(LINGER_SECONDS, self.transport.close)
+
+    def _head_size(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+
+    def _is_answering(self) -> bool:
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first call, whatever uvicorn declares
+        return cycle is not None and not cycle.response_complete

@@ -1,0 +1,58 @@
+"""The mended `see_account` (lowest count of all): what one endpoint that counts too low, or hangs, does to a lane."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from nonchalant.model import State
+from tests.stages.rig import Rig, staged, unreachable
+
+
+@staged()
+async def test_one_endpoint_that_counts_too_low_does_not_stop_a_lane(rig: Rig) -> None:
+    """A gateway that answers 0 for every count (a stateless or freshly synced node), one of three."""
+    first = await rig.submit("first")
+    await rig.reaches(first, State.SENT)
+    await rig.mine()
+    await rig.finalise()
+    assert await rig.state(first) is State.CONFIRMED
+    liar = rig.endpoints[0]
+
+    async def nothing(address: str, block: Any) -> Any:
+        return replace(await liar.endpoint.account(address, block), count=0)
+
+    liar.answer("account", nothing)
+    tx = await rig.submit("second")
+    await rig.reaches(tx, State.SENT)
+    rig.intrude()
+    await rig.mine()
+    await rig.finalise()
+    await rig.mine(60)
+    assert await rig.state(tx) is State.CONFIRMED
+
+
+@staged()
+async def test_one_endpoint_that_shows_no_balance_does_not_stop_a_lane(rig: Rig) -> None:
+    liar = rig.endpoints[0]
+
+    async def poor(address: str, block: Any) -> Any:
+        return replace(await liar.endpoint.account(address, block), balance=0)
+
+    liar.answer("account", poor)
+    tx = await rig.submit("pay")
+    await rig.advance(120.0)
+    assert await rig.state(tx) is State.SENT
+
+
+@staged()
+async def test_one_endpoint_that_hangs_on_accounts_does_not_slow_a_lane(rig: Rig) -> None:
+    async def hang(*_: Any) -> Any:
+        await rig.advance(10.0)
+        raise unreachable()
+
+    rig.endpoints[2].answer("account", hang)  # the last one: nobody needs it
+    began = rig.loop.time()
+    tx = await rig.submit("pay")
+    await rig.reaches(tx, State.SENT, seconds=1000.0)
+    assert rig.loop.time() - began < 5.0
