@@ -60,7 +60,7 @@ async def until(
 
 def settings_text(
     *urls: str,
-    finality: int | str = 2,
+    finality: int | str = "tag",
     accounts: int = 5,
     window: int = 16,
     queue_limit: int = 10_000,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,12 +56,14 @@ class Site:
         follower = node.engine.followers[anvil.CHAIN_ID]
         await until(lambda: follower.started and follower.head.top.number >= height, f"block {height} seen")
 
-    async def marked(self, handle: Handle, code: str, *, mine: bool = False) -> Attention:
+    async def marked(
+        self, handle: Handle, code: str, *, tick: Callable[[], Awaitable[object]] | None = None
+    ) -> Attention:
         async def there() -> Attention | None:
             mark = (await handle.refresh()).attention
             return mark if mark is not None and mark.code == code else None
 
-        found = await until(there, f"{handle} marked {code}", tick=self.chain.mine if mine else None, every=0.1)
+        found = await until(there, f"{handle} marked {code}", tick=tick, every=0.1)
         assert found is not None
         return found
 

@@ -62,10 +62,10 @@ async def test_a_base_fee_above_the_cap_is_waited_out_without_paying_more_than_t
 
         await spike()
         for handle in handles:
-            await site.marked(handle, "price_at_cap")
+            await site.marked(handle, "price_at_cap", tick=spike)
         assert await site.count() == 0
         waiting = await pay(node, "late")
-        await site.marked(waiting, "price_below_base_fee")
+        await site.marked(waiting, "price_below_base_fee", tick=spike)
         await site.chain.set_next_base_fee(GWEI)
         await site.settle(*handles, waiting)
         assert {handle.transaction.state for handle in (*handles, waiting)} == {State.CONFIRMED}

@@ -69,7 +69,7 @@ async def test_many_reorgs_while_a_burst_goes_through_execute_each_once(site: Si
     await site.audit(keys)
 
 
-async def test_a_reorg_that_gives_the_nonce_to_somebody_else_sends_ours_later(site: Site) -> None:
+async def test_a_reorg_that_gives_the_nonce_to_somebody_else_holds_ours_where_finality_is_a_depth(site: Site) -> None:
     async with site.node(accounts=1, finality=FINALITY) as node:
         await site.chain.mine(FINALITY)
         handle = await pay(node, "ours")
@@ -80,9 +80,10 @@ async def test_a_reorg_that_gives_the_nonce_to_somebody_else_sends_ours_later(si
         foreign = {"from": sender, "to": ledger.recipient("theirs"), "value": "0x1", "nonce": "0x0", "gas": "0x5208"}
         await site.chain.rpc("anvil_impersonateAccount", sender)
         await site.chain.reorg(1, [(foreign, 0)])
-        await site.settle(handle)
-        assert handle.transaction.state is State.CONFIRMED
-        assert handle.transaction.nonce == 1
+        await site.marked(handle, "superseded", tick=site.chain.mine)
+        assert (handle.transaction.state, handle.transaction.held) == (State.QUEUED, True)
         assert "tx.superseded" in await kinds(node, handle)
-    assert (await site.paid("ours"), await site.paid("theirs")) == (1, 1)
-    assert await site.count() == 2
+        after = await pay(node, "after")
+        await site.settle(after)
+        assert (after.transaction.state, after.transaction.nonce) == (State.CONFIRMED, 1)
+    assert [await site.paid(key) for key in ("ours", "theirs", "after")] == [0, 1, 1]
