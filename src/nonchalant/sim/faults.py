@@ -207,6 +207,8 @@ def _store_trouble(faults: Faults, fault: Fault) -> None:
     if gate := faults.gate(fault):
         # Seldom enough for work to go on between, but for a store that is quite away.
         odds = 1.0 if fault.kind is Kind.STORE_REFUSED and fault.much < 0.3 else 0.05 + 0.3 * fault.much
+        if fault.kind is Kind.COMMIT_LATE:
+            odds = 0.2 + 0.6 * fault.much
         faults.lay(gate.store_troubles, fault, StoreAilment(fault.kind.value), odds, gate.name)
 
 
@@ -403,9 +405,14 @@ def _impoverish(faults: Faults, fault: Fault) -> None:
             faults.later(fault.seconds, lambda: faults.repay(debt))
 
     def steal_at_once() -> None:
+        if faults.over:
+            return
         steal()
-        if not faults.over:
-            chain.mine()
+        chain.mine()
+        for endpoint in chain.endpoints:
+            endpoint.learn(chain.head, chain.final)
+        # Who has the key for that signs more with it.
+        faults.later(chain.terrain.block_time, lambda: chain.happen(Happening(Deed.AUTHORISED, address)))
 
     # Half of them wait until something is about to be sent, so that nobody saw it coming.
     if faults.chance.random() < 0.5:

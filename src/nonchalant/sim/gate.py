@@ -32,8 +32,10 @@ class StoreAilment(StrEnum):
 
 
 WRITES = frozenset({"accept", "declare", "heartbeat", "acquire", "renew", "release", "commit"})
+LATE_WRITES = frozenset({"accept", "acquire", "commit", "declare"})  # the others say the same again soon
 READ_AILMENTS = (StoreAilment.REFUSED,)
-WRITE_AILMENTS = tuple(StoreAilment)
+WRITE_AILMENTS = (StoreAilment.REFUSED, StoreAilment.DONE_UNSAID, StoreAilment.LOST_UNSAID)
+LATE_AILMENTS = tuple(StoreAilment)
 
 
 class Boundary(StrEnum):
@@ -172,14 +174,19 @@ class _GatedStore(_Gated):
 
     def __init__(self, store: Store, gate: Gate, loop: SimLoop, chance: Chance) -> None:
         super().__init__(store, gate, "store.", 0.003)
+        # Told when a commit is asked for: a late one is done long after that.
+        self._asked = getattr(store, "asked", lambda *_args, **_named: None)
         self._loop = loop
         self._chance = chance
 
     def _gated(self, name: str, method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Awaitable[Any]]:
         what = self._prefix + name
-        ailments = WRITE_AILMENTS if name in WRITES else READ_AILMENTS
+        ailments = LATE_AILMENTS if name in LATE_WRITES else WRITE_AILMENTS if name in WRITES else READ_AILMENTS
 
         async def call(*args: Any, **named: Any) -> Any:
+            if name == "commit":
+                self._asked(*args, **named)
+
             async def action() -> Any:
                 trouble = self._gate.store_troubles.strike(self._loop.time(), ailments)
                 if trouble is None:

@@ -68,6 +68,8 @@ class Checker:
         self._trace = trace
         self._held: tuple[str | None, int, Millis] = (None, 0, 0)  # the lease, just before the commit
         self._inexact: str | None = None
+        self._loads: dict[tuple[LaneKey, int], int] = {}  # how often an epoch's owner has read its lane
+        self._asked: dict[int, tuple[Change, int]] = {}  # changes handed over, and how often it was read until then
         self._keys: dict[str, tuple[TxId, int]] = {}
 
     # the store
@@ -111,8 +113,17 @@ class Checker:
             return None
         return f"the store has {_some(stored - copy)}, its owner {_some(copy - stored)}"
 
+    def loaded(self, lease: Lease) -> None:
+        self._loads[lease.lane, lease.epoch] = self._loads.get((lease.lane, lease.epoch), 0) + 1
+
+    def asked(self, change: Change, lease: Lease) -> None:
+        self._asked[id(change)] = change, self._loads.get((lease.lane, lease.epoch), 0)
+
     def committed(self, who: str, change: Change, lease: Lease) -> None:
         self._check_fence(who, lease)
+        _, loads = self._asked.pop(id(change))
+        if loads != self._loads.get((lease.lane, lease.epoch), 0):
+            self._report("P6", f"{who} read {short(lease.lane)} anew while a commit of its epoch was still on its way")
         for attempt in change.attempts:
             self._facts.commit(attempt, lease.lane)
         for nonce in change.freed:

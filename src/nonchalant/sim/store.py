@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from nonchalant.model import Change, LaneKey, Lease, Request
-from nonchalant.ports import Acceptance, Clock
+from nonchalant.ports import Acceptance, Clock, Loaded
 from nonchalant.store.migrations import create
 from nonchalant.store.sqlite import SqliteStore, prepare
 from nonchalant.store.witness import Witness
@@ -26,6 +26,12 @@ class Auditor(Protocol):
         """Just before the store is asked to commit in the name of this lease."""
 
     def committed(self, who: str, change: Change, lease: Lease) -> None: ...
+
+    def asked(self, change: Change, lease: Lease) -> None:
+        """An owner hands a change over; whether and when it is committed is another matter."""
+
+    def loaded(self, lease: Lease) -> None:
+        """The owner has read the lane in the name of this lease."""
 
 
 class SimWitness:
@@ -89,6 +95,14 @@ class WatchedStore(SqliteStore):
         if epoch is not None:
             self._auditor.acquired(self._who, lane, epoch)
         return epoch
+
+    async def load(self, lease: Lease) -> Loaded:
+        loaded = await super().load(lease)
+        self._auditor.loaded(lease)
+        return loaded
+
+    def asked(self, change: Change, lease: Lease) -> None:
+        self._auditor.asked(change, lease)
 
     async def commit(self, change: Change, lease: Lease) -> None:
         self._auditor.committing(self._who, lease)
