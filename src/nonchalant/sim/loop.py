@@ -121,6 +121,9 @@ class SimLoop(asyncio.BaseEventLoop):
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Cancelled timers are dropped when their time comes."""
 
+    def _check_closed(self) -> None:
+        """What is left of a world that has ended may still let go of things: nobody runs them, and nobody minds."""
+
     def _process_events(self, event_list: object) -> None:
         """There are no file descriptors here."""
 

@@ -194,9 +194,11 @@ def _is_consumed_at_the_head(desk: Desk, slot: Slot) -> bool:
 
 @_mutant("one-endpoint-finalized-believed")
 def _one_endpoint_finalized_believed() -> Iterator[None]:
-    def final_height(views: Sequence[View], _configured: int, _depth: int | None) -> int | None:
-        return max(view.finalized.number for view in views if view.finalized is not None)
+    def final_height(views: Sequence[View], configured: int, depth: int | None) -> int | None:
+        tags = [view.finalized.number for view in views if view.finalized is not None]
+        return max(tags, default=None) if depth is None else rule(views, configured, depth)
 
+    rule = heads.final_height
     with _instead(heads, "final_height", final_height):
         yield
 
