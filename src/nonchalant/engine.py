@@ -100,7 +100,8 @@ class Engine:
             self._serve(self._follow(follower, self._rules.chains[chain_id].poll_seconds))
         self._serve(self._keep_leases())
         self._serve(self._sweep_for_ever())
-        self._serve(self._notify())
+        if self.notifier.sinks:
+            self._serve(self._notify())
 
     @property
     def is_running(self) -> bool:

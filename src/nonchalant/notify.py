@@ -16,18 +16,18 @@ class Notifier:
 
     def __init__(self, store: Store, sinks: Sequence[Sink]) -> None:
         self._store = store
-        self._sinks = sinks
+        self.sinks = sinks
         self._position: int | None = None
         self.wake = asyncio.Event()
 
     async def drain(self) -> None:
         """Deliver everything committed so far."""
-        if not self._sinks:
+        if not self.sinks:
             return
         if self._position is None:
             self._position = await self._store.last_position()
         while events := await self._store.events_after(self._position, limit=BATCH):
-            for sink in self._sinks:
+            for sink in self.sinks:
                 await sink.deliver(events)
             self._position = events[-1].position
 

@@ -26,8 +26,11 @@ async def begin(desk: Desk) -> None:
     record, lane = desk.lane.record, desk.lane
     if not is_suspect(desk):
         return
-    # The store may be a copy from an earlier quarantine, which knew of an earlier loss only.
-    bound = max(lane.next_nonce, lane.count, record.quarantined_below or 0) + desk.rules.largest_window
+    reached, bound = max(lane.next_nonce, lane.count), record.quarantined_below or 0
+    if record.incarnation < desk.incarnation:
+        # The store may be a copy from an earlier quarantine: what was lost may have come after that one's end.
+        reached = max(reached, bound)
+    bound = max(bound, reached + desk.rules.largest_window)
     work = desk.work()
     work.record(replace(record, quarantined_below=bound, incarnation=desk.incarnation))
     reason = (

@@ -40,10 +40,13 @@ BEGAN: Millis = 1_700_000_000_000
 LEAST_SECONDS = 600.0
 BALANCE = 50 * 10**18
 
-# Once the faults are over: nodes are up and leases have run out, a dear market lasts, then everything must settle.
+# Once the faults are over: how long until all nodes are up, have had their rest, and hold all leases.
 QUIET_SECONDS = 50.0
-DEAR_SECONDS = 600.0
-SETTLE_SECONDS = 1500.0
+
+# Everything settles within this long, and within that many times what finality takes: a lane that may have few
+# transactions unsettled goes on in as many steps, after a quarantine perhaps.
+SETTLE_SECONDS = 300.0
+SETTLE_STEPS = 8
 
 # How often a copy of the store is put aside, in a history that will need one.
 COPY_SECONDS = 15.0
@@ -233,15 +236,17 @@ class World:
     async def _settle(self) -> None:
         """Everything must come to its end by itself, lanes that can pay the market first."""
         stopped = self.loop.time()
+        finality = max(chain.terrain.finality_lag * chain.terrain.block_time for chain in self.chains)
+        enough = SETTLE_SECONDS + SETTLE_STEPS * finality
         while not self._over.done():
             quiet = self.loop.time() - stopped
             if self._clients.asking == 0 and self.loop.time() >= LEAST_SECONDS and self._facts.settled():
                 return
-            if quiet > SETTLE_SECONDS:
+            if quiet > 2 * enough:
                 return  # what is left is named by the last check
             if quiet > QUIET_SECONDS:
                 self._endings.check_quiet()
-            if quiet > DEAR_SECONDS and any(chain.fee_level != chain.terrain.base_fee for chain in self.chains):
+            if quiet > enough and any(chain.fee_level != chain.terrain.base_fee for chain in self.chains):
                 self._endings.check_dear_market(self.lanes)
                 for chain in self.chains:
                     chain.fee_level = chain.terrain.base_fee
