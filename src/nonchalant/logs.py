@@ -88,8 +88,8 @@ def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
 
 
 def clean_text(text: str) -> str:
-    """The text with every URL cut down to its host."""
-    return _URL.sub(_host_only, text)
+    """The text with every URL cut down to its host, and in characters that every handler can write."""
+    return _URL.sub(_host_only, text).encode("utf-8", "backslashreplace").decode()
 
 
 def _clean(value: object) -> object:

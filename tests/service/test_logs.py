@@ -69,6 +69,15 @@ def test_addresses_without_secrets_stay_readable() -> None:
     assert logs.clean_text("see http://127.0.0.1:8545 and https://x/") == "see http://127.0.0.1:8545 and https://x/"
 
 
+@pytest.mark.parametrize("log_format", [None, *LogFormat])
+def test_text_that_is_no_unicode_is_logged_all_the_same(log_format: LogFormat | None) -> None:
+    raw = io.BytesIO()
+    logs.configure(log_format, io.TextIOWrapper(raw, "utf-8", write_through=True))
+    structlog.get_logger().warning("request.unstorable", tx="ugly\ud800")
+    assert b"ugly" in raw.getvalue()
+    assert b"ud800" in raw.getvalue()
+
+
 def test_inside_another_program_its_own_logging_decides(
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
