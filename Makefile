@@ -58,8 +58,9 @@ lint: $(VENV) ## style, types, layers
 bench: $(VENV) $(ANVIL) ## the benchmark (ARGS="...")
 	@$(BIN)/python -m bench $(ARGS)
 
-docs: $(VENV) ## renew the generated tables of the docs
+docs: $(VENV) ## renew what is generated: tables of the docs, tests/LESSONS.md
 	@$(BIN)/python -m docs.generate
+	@$(BIN)/python -m tests.lessons
 
 install: $(VENV) $(ANVIL) ## set-up only
 

@@ -25,6 +25,7 @@ from nonchalant.errors import BadSettings
 from nonchalant.fees import FeeRules
 from nonchalant.model import Speed
 from nonchalant.secret import EnvSecret, FileSecret, read_private, resolve_secret
+from tests.lessons import lesson
 
 FOLDER = Path("/etc/nonchalant")
 
@@ -238,6 +239,7 @@ def test_settings_are_frozen() -> None:
         read(SMALLEST).store = "sqlite:other.db"  # type: ignore[misc]
 
 
+@lesson("secrets-printed")
 def test_secrets_are_in_no_repr() -> None:
     shown = repr(read(FULL))
     assert "hunter2" not in shown

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from nonchalant.fees import RUNAWAY, FeeRules, is_payable, opening, raised, replacement_floor
 from nonchalant.model import Fees, Market, Speed
+from tests.lessons import lesson
 
 GWEI = 10**9
 TIPS = {Speed.SLOW: 1 * GWEI, Speed.STANDARD: 2 * GWEI, Speed.FAST: 5 * GWEI}
@@ -90,6 +91,7 @@ def test_an_offer_below_the_base_fee_is_not_payable() -> None:
     assert is_payable(Fees(1), LEGACY)
 
 
+@lesson("replacement-step")
 @given(offers())
 def test_the_replacement_floor_is_a_tenth_more_on_every_field_rounded_up(previous: Fees) -> None:
     floor = replacement_floor(previous)

@@ -43,6 +43,7 @@ from nonchalant.policy import (
 )
 from nonchalant.rejections import Fate, Rejection
 from tests.examples import ALICE, BOB, a_slot, a_transaction, an_attempt
+from tests.lessons import lesson
 
 MARKET = Market(base_fee=20, gas_price=22, priority=dict.fromkeys(Speed, 2))
 PATIENCE = Patience()
@@ -183,6 +184,7 @@ def test_without_prices_a_slot_is_sent_again_as_it_is() -> None:
     assert decide(market=None, now=HOUR) == Resend(None)
 
 
+@lesson("price-cap")
 def test_at_the_cap_a_slot_is_sent_again_and_marked_and_never_frozen() -> None:
     move = decide(rules=FeeRules(max_fee=105), now=HOUR)
     assert isinstance(move, Resend)

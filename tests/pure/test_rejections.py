@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from nonchalant import rejections
 from nonchalant.rejections import CODES, RULES, Fate, Rejection, Remedy, classify
+from tests.lessons import lesson
 
 DATA = Path(__file__).parent.parent / "data"
 
@@ -294,6 +295,7 @@ def test_what_is_not_understood_is_unknown_and_possibly_sent() -> None:
 # --- reverts ---
 
 
+@lesson("revert-text")
 @pytest.mark.parametrize("reason", HOSTILE)
 @pytest.mark.parametrize(
     "revert",
@@ -315,6 +317,7 @@ def test_a_revert_reason_cannot_imitate_another_class(revert: str, reason: str) 
     assert classify("Internal error", -32603, {"message": message}) is Rejection.EXECUTION_REVERTED
 
 
+@lesson("revert-text")
 @pytest.mark.parametrize("reason", HOSTILE[:6])
 def test_revert_data_unmasks_a_bare_reason(reason: str) -> None:
     assert classify(reason, 3, "0x08c379a0" + "00" * 64) is Rejection.EXECUTION_REVERTED
@@ -337,6 +340,7 @@ def test_a_quotation_is_not_the_answer() -> None:
 # --- codes ---
 
 
+@lesson("codes-collide")
 @pytest.mark.parametrize(
     ("code", "message", "rejection"),
     [
@@ -370,6 +374,7 @@ def test_a_code_speaks_where_the_words_say_nothing(code: int, rejection: Rejecti
     assert classify("oops", -32603, f"error code {code}: oops") is rejection
 
 
+@lesson("codes-collide")
 def test_only_codes_that_never_collide_speak() -> None:
     meanings = defaultdict(set)
     for row in KNOWN:
@@ -390,6 +395,7 @@ def test_only_the_bytes_themselves_can_be_refused_for_good() -> None:
     }
 
 
+@lesson("errors-that-accept")
 def test_some_errors_mean_accepted() -> None:
     assert {rejection for rejection in Rejection if rejection.fate is Fate.ACCEPTED} == {
         Rejection.ALREADY_KNOWN,
@@ -411,6 +417,7 @@ def test_answers_about_funds_price_nonce_pool_or_permission_prove_nothing() -> N
         assert rejection.fate is Fate.REFUSED
 
 
+@lesson("try-later")
 def test_429_and_5xx_are_for_retrying_never_a_verdict() -> None:
     for rejection in (classify("429 Too Many Requests"), classify("502 Bad Gateway"), classify("", 503)):
         assert rejection.fate is Fate.POSSIBLY_SENT

@@ -14,6 +14,7 @@ from nonchalant.errors import BadRequest, FeeAboveCap, UnknownAccount, UnknownCh
 from nonchalant.model import Fees, LaneKey, Payload, Request, Speed, State
 from nonchalant.ports import Filter
 from nonchalant.wire import MAX_DATA, parse_filter, parse_idempotency_key, parse_lane, parse_request
+from tests.lessons import lesson
 
 SENDER = "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266"
 CHECKSUMMED = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
@@ -96,6 +97,7 @@ def test_the_library_gives_plain_values() -> None:
     assert send(fees={"gas_price": "7"}).fees == Fees(7)
 
 
+@lesson("address-spelling")
 def test_an_address_is_normalised_once() -> None:
     assert parse(body(**{"from": CHECKSUMMED})).lane.address == SENDER
     assert parse(body(to="0x" + CHECKSUMMED[2:].upper())).payload.to == SENDER

@@ -10,6 +10,7 @@ import structlog
 
 from nonchalant import logs
 from nonchalant.config import LogFormat
+from tests.lessons import lesson
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +44,7 @@ def logged(log_format: LogFormat | None) -> str:
     return stream.getvalue()
 
 
+@lesson("secrets-printed")
 @pytest.mark.parametrize("log_format", [None, *LogFormat])
 def test_no_secret_reaches_the_log(log_format: LogFormat | None) -> None:
     text = logged(log_format)

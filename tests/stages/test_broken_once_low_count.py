@@ -6,9 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from nonchalant.model import State
+from tests.lessons import lesson
 from tests.stages.rig import Rig, staged, unreachable
 
 
+@lesson("lower-count")
 @staged()
 async def test_one_endpoint_that_counts_too_low_does_not_stop_a_lane(rig: Rig) -> None:
     """A gateway that answers 0 for every count (a stateless or freshly synced node), one of three."""

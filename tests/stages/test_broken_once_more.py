@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from nonchalant.model import State
+from tests.lessons import lesson
 from tests.stages.rig import ALICE, GWEI, Rig, staged, unreachable
 
 
@@ -156,6 +157,7 @@ def test_calls_that_send_no_body_do_not_make_the_probes_fail() -> None:
     assert asyncio.run(main()) == 200
 
 
+@lesson("poisonous-row")
 @staged()
 async def test_one_poisonous_row_with_a_slot_does_not_stop_its_lane(rig: Rig) -> None:
     """Queued rows left the line already; rows with a slot must not stop it either."""

@@ -6,9 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from nonchalant.model import State
+from tests.lessons import lesson
 from tests.stages.rig import ALICE, Rig, staged, unreachable
 
 
+@lesson("consumed-by-ourselves")
 @staged()
 async def test_one_endpoint_that_counts_too_high_does_not_make_a_payment_run_twice(rig: Rig) -> None:
     """P3: a gateway that answers counts as of `pending` (whatever block it is asked for), one of three."""

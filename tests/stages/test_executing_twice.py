@@ -15,7 +15,7 @@ from tests.stages.rig import Rig, refused, staged, unreachable
 QUICK_BUMP = Patience(bump_after=dict.fromkeys(Speed, 20_000))
 
 
-@lesson("Executing twice", "A receipt call that fails, or answers from a lagging node, is not proof")
+@lesson("missing-receipt")
 @pytest.mark.parametrize("error", [unreachable(), refused("internal error", -32603)], ids=["unreachable", "refused"])
 @staged()
 async def test_a_receipt_call_that_fails_is_not_proof_of_replacement(rig: Rig, error: Exception) -> None:
@@ -35,7 +35,7 @@ async def test_a_receipt_call_that_fails_is_not_proof_of_replacement(rig: Rig, e
     assert rig.executions("pay") == 1
 
 
-@lesson("Executing twice", "A receipt call that fails, or answers from a lagging node, is not proof")
+@lesson("missing-receipt")
 @staged()
 async def test_receipts_that_nobody_finds_are_not_proof_of_replacement(rig: Rig) -> None:
     """A new owner looks its attempts up; every endpoint says that it knows none of them."""
@@ -57,7 +57,7 @@ async def test_receipts_that_nobody_finds_are_not_proof_of_replacement(rig: Rig)
     assert rig.executions("pay") == 1
 
 
-@lesson("Executing twice", "A receipt call that fails, or answers from a lagging node, is not proof")
+@lesson("missing-receipt")
 @staged()
 async def test_a_lagging_node_that_knows_no_receipt_is_not_proof_of_replacement(rig: Rig) -> None:
     tx = await rig.submit("pay")
@@ -73,7 +73,7 @@ async def test_a_lagging_node_that_knows_no_receipt_is_not_proof_of_replacement(
     assert rig.executions("pay") == 1
 
 
-@lesson("Executing twice", "A transport time-out on send is not a failure.")
+@lesson("send-timeout")
 @staged()
 async def test_a_time_out_after_acceptance_keeps_the_hash_and_the_nonce(rig: Rig) -> None:
     for voice in rig.endpoints:
@@ -91,7 +91,7 @@ async def test_a_time_out_after_acceptance_keeps_the_hash_and_the_nonce(rig: Rig
     assert rig.order_of_execution() == ["pay", "next"]
 
 
-@lesson("Executing twice", "A transport time-out on send is not a failure.")
+@lesson("send-timeout")
 @staged()
 async def test_a_time_out_before_acceptance_is_sent_again_with_the_same_bytes(rig: Rig) -> None:
     for voice in rig.endpoints:
@@ -110,8 +110,8 @@ async def test_a_time_out_before_acceptance_is_sent_again_with_the_same_bytes(ri
     assert rig.order_of_execution() == ["pay", "other"]
 
 
-@lesson("Executing twice", "Keeping only the newest hash: if an older attempt is mined")
-@lesson("Telling stories", '"Consumed externally" declared although our own earlier attempt consumed it')
+@lesson("older-attempt-mined")
+@lesson("consumed-by-ourselves")
 @staged(patience=QUICK_BUMP)
 async def test_an_older_attempt_that_is_mined_settles_the_transaction(rig: Rig) -> None:
     tx = await rig.submit("pay")
@@ -130,7 +130,7 @@ async def test_an_older_attempt_that_is_mined_settles_the_transaction(rig: Rig) 
     assert await rig.events("lane.foreign") == []
 
 
-@lesson("Executing twice", "(OpenZeppelin, when the process dies between a re-send and its record)")
+@lesson("died-after-resend")
 @staged(patience=QUICK_BUMP)
 async def test_an_older_attempt_mined_while_nobody_looked_settles_the_transaction(rig: Rig) -> None:
     tx = await rig.submit("pay")
@@ -148,7 +148,7 @@ async def test_an_older_attempt_mined_while_nobody_looked_settles_the_transactio
     assert confirmed.hash == (await rig.attempts(tx))[0].hash
 
 
-@lesson("Executing twice", 'the next bump gets "nonce too low", and the payload is sent again at a new nonce')
+@lesson("nonce-too-low-is-ours")
 @staged()
 async def test_nonce_too_low_means_look_and_never_a_new_nonce(rig: Rig) -> None:
     """The endpoints know the block before the follower does: our own attempt is what made the nonce too low."""
@@ -184,8 +184,8 @@ async def test_nonce_too_low_from_nodes_that_are_wrong_changes_nothing(rig: Rig)
     assert list(rig.slots()) == [0]
 
 
-@lesson("Executing twice", "Two preparations of one transaction")
-@lesson("Writing over each other", "An in-memory nonce with two instances.")
+@lesson("two-preparations")
+@lesson("in-memory-nonce")
 @staged()
 async def test_two_preparations_of_one_transaction_cannot_take_two_nonces(rig: Rig) -> None:
     """The first owner is frozen in the middle of signing; the second does the work; then the first wakes up."""
@@ -203,7 +203,7 @@ async def test_two_preparations_of_one_transaction_cannot_take_two_nonces(rig: R
     assert rig.order_of_execution() == ["pay", "more"]
 
 
-@lesson("Executing twice", "Re-posting an idempotency key must never re-queue, also after completion")
+@lesson("idempotency-key-again")
 @staged(nodes=2)
 async def test_re_posting_an_idempotency_key_never_re_queues_also_after_completion(rig: Rig) -> None:
     request = rig.request("pay", key="invoice-42")
@@ -225,7 +225,7 @@ async def test_re_posting_an_idempotency_key_never_re_queues_also_after_completi
     assert rig.account().count == 1
 
 
-@lesson("Executing twice", "Re-posting an idempotency key must never re-queue, also after completion")
+@lesson("idempotency-key-again")
 @staged()
 async def test_one_key_posted_many_times_at_once_is_one_transaction(rig: Rig) -> None:
     txs = await rig.submit_all(["pay"] * 20, key="invoice-42")
@@ -304,7 +304,7 @@ async def test_a_node_that_dies_at_any_step_leaves_one_execution_each_and_no_hol
     assert list(rig.slots()) == list(range(rig.account().count))
 
 
-@lesson("Node answers", 'Some errors mean accepted (code 4 wait time-outs; "already known").')
+@lesson("errors-that-accept")
 @staged()
 async def test_already_known_means_accepted(rig: Rig) -> None:
     """The node died between the send and its record; the next one sends again, and everyone knows it already."""
@@ -319,7 +319,7 @@ async def test_already_known_means_accepted(rig: Rig) -> None:
     assert "attempt.refused" not in await rig.history(tx)
 
 
-@lesson("Node answers", 'Some errors mean accepted (code 4 wait time-outs; "already known").')
+@lesson("errors-that-accept")
 @staged()
 async def test_a_node_that_took_it_and_gave_up_waiting_for_the_receipt_has_accepted_it(rig: Rig) -> None:
     for voice in rig.endpoints:

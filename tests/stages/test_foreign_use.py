@@ -115,7 +115,7 @@ async def test_a_nonce_consumed_by_an_authorisation_is_proved_without_a_transact
     assert await rig.state(tx) is State.CONFIRMED
 
 
-@lesson("Telling stories", '"Consumed externally" declared [...] although the calls failed.')
+@lesson("consumed-by-ourselves")
 @pytest.mark.parametrize("question", ["block", "executed"])
 @staged()
 async def test_what_cannot_be_proved_keeps_its_slot_with_a_mark_until_it_can(rig: Rig, question: str) -> None:
@@ -141,6 +141,7 @@ async def test_what_cannot_be_proved_keeps_its_slot_with_a_mark_until_it_can(rig
     assert rig.executions("pay") == 1
 
 
+@lesson("consumed-by-ourselves")
 @staged()
 async def test_one_endpoint_with_a_wrong_count_is_not_proof_that_a_nonce_is_gone(rig: Rig) -> None:
     tx = await rig.submit("pay")

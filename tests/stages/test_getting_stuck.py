@@ -18,13 +18,12 @@ from tests.stages.rig import ABROAD, ALICE, BOB, CHAIN, ETHER, GWEI, OTHER_CHAIN
 
 TOO_LITTLE_GAS = 21_000  # for any data: nodes refuse such bytes for what they are
 QUICK_BUMP = Patience(bump_after=dict.fromkeys(Speed, 20_000))
-NONCE_LOST = "A nonce taken before signing and storing is lost when either fails"
 
 
 # signing and storing
 
 
-@lesson("Getting stuck", NONCE_LOST)
+@lesson("nonce-before-store")
 @staged()
 async def test_no_nonce_is_lost_while_the_signer_is_down(rig: Rig) -> None:
     rig.signer.down = True
@@ -41,7 +40,7 @@ async def test_no_nonce_is_lost_while_the_signer_is_down(rig: Rig) -> None:
     assert rig.order_of_execution() == ["pay-0", "pay-1", "pay-2"]
 
 
-@lesson("Getting stuck", NONCE_LOST)
+@lesson("nonce-before-store")
 @pytest.mark.parametrize("ailment", [StoreAilment.REFUSED, StoreAilment.LOST_UNSAID])
 @staged()
 async def test_no_nonce_is_lost_when_storing_fails_after_signing(rig: Rig, ailment: StoreAilment) -> None:
@@ -73,7 +72,7 @@ async def test_a_wrong_signature_is_never_stored_nor_sent(rig: Rig) -> None:
     await rig.reaches(tx, State.SENT)
 
 
-@lesson("Getting stuck", "One stuck account fills a global in-flight window and blocks all others")
+@lesson("global-window")
 @staged()
 async def test_a_signer_that_is_down_pauses_its_own_lane_only(rig: Rig) -> None:
     rig.signers[ALICE].down = True
@@ -103,7 +102,7 @@ async def test_a_signer_that_is_down_does_not_stop_what_is_in_flight(rig: Rig) -
 # gaps
 
 
-@lesson("Getting stuck", "A gap is filled only when the next request comes. Ours must heal with no traffic.")
+@lesson("gap-without-traffic")
 @staged()
 async def test_a_gap_heals_with_no_traffic(rig: Rig) -> None:
     faulty, sound = await rig.submit("faulty", gas=TOO_LITTLE_GAS), await rig.submit("sound")
@@ -118,7 +117,7 @@ async def test_a_gap_heals_with_no_traffic(rig: Rig) -> None:
     assert len(await rig.events("lane.filled")) == 1
 
 
-@lesson("Getting stuck", "A gap is filled only when the next request comes. Ours must heal with no traffic.")
+@lesson("gap-without-traffic")
 @staged(window=2)
 async def test_a_gap_is_closed_by_what_is_queued_before_a_filler_is_made(rig: Rig) -> None:
     faulty = await rig.submit("faulty", gas=TOO_LITTLE_GAS)
@@ -130,7 +129,7 @@ async def test_a_gap_is_closed_by_what_is_queued_before_a_filler_is_made(rig: Ri
     assert rig.order_of_execution() == ["waiting", "sound"]
 
 
-@lesson("Getting stuck", "max(network, local) that never comes down cannot heal.")
+@lesson("count-comes-down")
 @staged()
 async def test_a_slot_given_back_at_the_end_is_the_next_one_to_be_given_out(rig: Rig) -> None:
     sound = await rig.submit("sound")
@@ -146,10 +145,7 @@ async def test_a_slot_given_back_at_the_end_is_the_next_one_to_be_given_out(rig:
     assert rig.order_of_execution() == ["sound", "later"]
 
 
-@lesson(
-    "Getting stuck",
-    "Seeding from the pending count perpetuates gaps; from the highest row in the database ignores drops.",
-)
+@lesson("first-nonce")
 @staged(nodes=0)
 async def test_a_new_lane_starts_at_the_mined_count_and_not_at_the_pending_one(rig: Rig) -> None:
     rig.intrude()
@@ -162,10 +158,7 @@ async def test_a_new_lane_starts_at_the_mined_count_and_not_at_the_pending_one(r
     assert (await rig.read(tx)).nonce == 1
 
 
-@lesson(
-    "Getting stuck",
-    "Seeding from the pending count perpetuates gaps; from the highest row in the database ignores drops.",
-)
+@lesson("first-nonce")
 @staged()
 async def test_what_every_pool_dropped_is_sent_again(rig: Rig) -> None:
     txs = await rig.submit_all(f"pay-{n}" for n in range(4))
@@ -177,7 +170,7 @@ async def test_what_every_pool_dropped_is_sent_again(rig: Rig) -> None:
     assert [len(await rig.attempts(tx)) for tx in txs] == [1] * 4
 
 
-@lesson("Node answers", "Some gateways answer success for a gapped nonce and keep nothing.")
+@lesson("swallowed-gap")
 @staged(flavours=(GATEWAY,) * 3)
 async def test_a_gateway_that_swallows_a_gapped_nonce_gets_it_again(rig: Rig) -> None:
     for voice in rig.endpoints:
@@ -193,7 +186,7 @@ async def test_a_gateway_that_swallows_a_gapped_nonce_gets_it_again(rig: Rig) ->
     assert rig.account().count == 3
 
 
-@lesson("Node answers", "Arbitrum holds a gapped nonce for 1 s and then rejects it.")
+@lesson("gap-refused-late")
 @staged(flavours=(BESU,) * 3)
 async def test_nonce_too_high_keeps_its_slot_and_is_sent_again_after_the_hole_is_closed(rig: Rig) -> None:
     for voice in rig.endpoints:
@@ -209,7 +202,7 @@ async def test_nonce_too_high_keeps_its_slot_and_is_sent_again_after_the_hole_is
     assert rig.account().count == 3
 
 
-@lesson("Node answers", "Node limits: geth guarantees 16 executable slots and 64 queued per account")
+@lesson("account-limit")
 @staged(account_limit=2)
 async def test_an_account_limit_below_our_window_slows_a_lane_and_stops_nothing(rig: Rig) -> None:
     txs = await rig.submit_all(f"pay-{n}" for n in range(6))
@@ -226,7 +219,7 @@ async def test_an_account_limit_below_our_window_slows_a_lane_and_stops_nothing(
 # prices
 
 
-@lesson("Getting stuck", "A price cap reached: bump refused, original evicted, nobody re-sends; the lane hangs")
+@lesson("price-cap")
 @staged(patience=QUICK_BUMP, fees=FeeRules(max_fee=43 * GWEI))
 async def test_at_the_price_cap_it_is_sent_again_and_again(rig: Rig) -> None:
     tx = await rig.submit("pay")
@@ -248,7 +241,7 @@ async def test_at_the_price_cap_it_is_sent_again_and_again(rig: Rig) -> None:
     assert await rig.state(tx) is State.CONFIRMED
 
 
-@lesson("Telling stories", "History rows that grow without bound and then slow the writer.")
+@lesson("bounded-history")
 @staged(patience=QUICK_BUMP, fees=FeeRules(max_fee=42 * GWEI))
 async def test_hours_at_the_cap_add_neither_attempts_nor_events(rig: Rig) -> None:
     for voice in rig.endpoints:
@@ -260,7 +253,7 @@ async def test_hours_at_the_cap_add_neither_attempts_nor_events(rig: Rig) -> Non
     assert (len(await rig.history(tx)), rig.attempts_ever()) == (events, attempts)
 
 
-@lesson("Getting stuck", "A price cap reached: bump refused, original evicted, nobody re-sends; the lane hangs")
+@lesson("price-cap")
 @staged(patience=QUICK_BUMP)
 async def test_an_underpriced_transaction_is_bumped_until_the_market_takes_it(rig: Rig) -> None:
     tx = await rig.submit("pay")
@@ -279,7 +272,7 @@ async def test_an_underpriced_transaction_is_bumped_until_the_market_takes_it(ri
 # wake-ups
 
 
-@lesson("Getting stuck", "Lost wake-ups: job de-duplicated while the previous is finishing; job record lost")
+@lesson("lost-wake-up")
 @staged()
 async def test_a_lost_wake_up_is_found_by_the_sweep(rig: Rig) -> None:
     rig.lose_wake_ups(rig.node)
@@ -289,7 +282,7 @@ async def test_a_lost_wake_up_is_found_by_the_sweep(rig: Rig) -> None:
     await rig.reaches(second, State.SENT, 5.0)
 
 
-@lesson("Getting stuck", "process killed between insert and enqueue. A sweep must find them.")
+@lesson("lost-wake-up")
 @staged(nodes=2)
 async def test_a_process_killed_between_insert_and_wake_up_leaves_work_that_another_finds(rig: Rig) -> None:
     one, other = rig.nodes
@@ -305,7 +298,7 @@ async def test_a_process_killed_between_insert_and_wake_up_leaves_work_that_anot
 # one does not block another
 
 
-@lesson("Getting stuck", "One stuck account fills a global in-flight window and blocks all others")
+@lesson("global-window")
 @staged(window=2, fees=FeeRules(max_fee=30 * GWEI))
 async def test_one_stuck_lane_does_not_block_another(rig: Rig) -> None:
     for voice in rig.endpoints:
@@ -321,7 +314,7 @@ async def test_one_stuck_lane_does_not_block_another(rig: Rig) -> None:
     assert rig.account(ALICE).count == 0
 
 
-@lesson("Getting stuck", "One slow chain or endpoint must not slow another.")
+@lesson("slow-neighbour")
 @staged(lanes=(ALICE, ABROAD))
 async def test_one_dead_chain_does_not_slow_another(rig: Rig) -> None:
     for voice in rig.endpoints_abroad:
@@ -339,7 +332,7 @@ async def test_one_dead_chain_does_not_slow_another(rig: Rig) -> None:
     assert rig.executions("abroad") == 1
 
 
-@lesson("Getting stuck", "One slow chain or endpoint must not slow another.")
+@lesson("slow-neighbour")
 @staged()
 async def test_one_dead_endpoint_does_not_slow_the_others(rig: Rig) -> None:
     rig.endpoints[0].down()
@@ -351,7 +344,7 @@ async def test_one_dead_endpoint_does_not_slow_the_others(rig: Rig) -> None:
     await rig.reaches(tx, State.MINED, 5.0)
 
 
-@lesson("Getting stuck", "One poisonous row (missing data, undecodable) stops its lane for ever.")
+@lesson("poisonous-row")
 @staged(balance=2**300)
 async def test_a_payload_that_cannot_be_encoded_does_not_stop_its_lane(rig: Rig) -> None:
     before = await rig.submit("before")
@@ -364,7 +357,7 @@ async def test_a_payload_that_cannot_be_encoded_does_not_stop_its_lane(rig: Rig)
     assert rig.order_of_execution() == ["before", "after"]
 
 
-@lesson("Getting stuck", "One poisonous row (missing data, undecodable) stops its lane for ever.")
+@lesson("poisonous-row")
 @pytest.mark.parametrize("column", ["payload", "fees"])
 @staged(window=1)
 async def test_one_undecodable_row_does_not_stop_its_lane(rig: Rig, column: str) -> None:
@@ -379,7 +372,7 @@ async def test_one_undecodable_row_does_not_stop_its_lane(rig: Rig, column: str)
     assert "undecodable" in row["attention"]
 
 
-@lesson("Getting stuck", "Head-of-line: a transaction that can never be sent (always reverting, over a policy)")
+@lesson("head-of-line")
 @staged(window=1)
 async def test_a_transaction_that_always_reverts_leaves_the_line_and_spends_no_nonce(rig: Rig) -> None:
     hopeless = await rig.submit("hopeless", effect=Effect.NEVER)
@@ -392,7 +385,7 @@ async def test_a_transaction_that_always_reverts_leaves_the_line_and_spends_no_n
     assert rig.sent("hopeless") == []
 
 
-@lesson("Getting stuck", "Head-of-line: a transaction that can never be sent (always reverting, over a policy)")
+@lesson("head-of-line")
 @staged()
 async def test_a_transaction_too_dear_for_the_account_lets_others_pass(rig: Rig) -> None:
     dear = await rig.submit("dear", value=100 * ETHER)
@@ -406,7 +399,7 @@ async def test_a_transaction_too_dear_for_the_account_lets_others_pass(rig: Rig)
 # ownership over time
 
 
-@lesson("Getting stuck", "Leases of 600 s that are not renewed: an account freezes for ten minutes after a crash")
+@lesson("frozen-lease")
 @staged(nodes=2)
 async def test_a_crash_freezes_a_lane_no_longer_than_its_lease(rig: Rig) -> None:
     tx = await rig.submit("pay")
@@ -420,7 +413,7 @@ async def test_a_crash_freezes_a_lane_no_longer_than_its_lease(rig: Rig) -> None
     assert (await rig.lane()).owner == heir.engine.cluster.owner
 
 
-@lesson("Getting stuck", "SIGTERM not handled: every deploy is a crash.")
+@lesson("polite-stop")
 @staged(nodes=2)
 async def test_a_node_that_is_asked_to_stop_hands_its_lanes_over_at_once(rig: Rig) -> None:
     tx = await rig.submit("pay")
@@ -434,7 +427,7 @@ async def test_a_node_that_is_asked_to_stop_hands_its_lanes_over_at_once(rig: Ri
     assert (await rig.lane()).owner == heir.engine.cluster.owner
 
 
-@lesson("Getting stuck", "SIGTERM not handled: every deploy is a crash.")
+@lesson("polite-stop")
 @staged()
 async def test_a_node_that_stops_records_what_its_last_sends_said(rig: Rig) -> None:
     async def slow(raws: Sequence[bytes]) -> Sequence[Answer]:
@@ -452,7 +445,7 @@ async def test_a_node_that_stops_records_what_its_last_sends_said(rig: Rig) -> N
     assert (await rig.lane()).owner is None
 
 
-@lesson("Getting stuck", "Resumed or re-queued transactions starve behind newer ones, or lose their place")
+@lesson("requeued-place")
 @staged(window=1)
 async def test_a_re_queued_transaction_keeps_its_place(rig: Rig) -> None:
     first = await rig.submit("first")
@@ -528,7 +521,7 @@ async def test_insufficient_funds_from_every_endpoint_never_rebinds_the_slot(rig
 # estimates
 
 
-@lesson("Node answers", "429 and 5xx are for retrying, never a verdict on the transaction.")
+@lesson("try-later")
 @pytest.mark.parametrize(
     "error",
     [
@@ -555,7 +548,7 @@ async def test_an_estimate_error_that_is_no_verdict_waits(rig: Rig, error: Excep
     assert await rig.mark(tx) is None
 
 
-@lesson("Node answers", "429 and 5xx are for retrying, never a verdict on the transaction.")
+@lesson("try-later")
 @pytest.mark.parametrize(
     ("message", "code"),
     [

@@ -38,9 +38,7 @@ async def test_the_queue_limit_holds_within_one_commit(rig: Rig) -> None:
     assert [isinstance(answer, QueueFull) for answer in answers] == [False] * 3 + [True] * 2
 
 
-@lesson(
-    "Writing over each other", "One failing lookup inside a shared batch must not fail the other ninety-nine requests."
-)
+@lesson("batch-neighbours")
 @staged()
 async def test_one_request_that_cannot_be_stored_fails_alone(rig: Rig) -> None:
     rig.tolerate("request.unstorable")

@@ -10,9 +10,6 @@ from nonchalant.sim.node import Life
 from tests.lessons import lesson
 from tests.stages.rig import ALICE, BOB, Rig, staged
 
-NO_FENCING = "Locks with no fencing: SET NX with a TTL, or stealing with SET."
-LAST_WRITER = "Compare-and-set of status missing: last writer wins, whole JSON documents replaced."
-
 
 async def owner_of(rig: Rig, lane: LaneKey = ALICE) -> Life:
     owner = (await rig.lane(lane)).owner
@@ -20,7 +17,7 @@ async def owner_of(rig: Rig, lane: LaneKey = ALICE) -> Life:
     return node
 
 
-@lesson("Writing over each other", NO_FENCING)
+@lesson("no-fencing")
 @staged()
 async def test_a_frozen_owner_that_wakes_up_after_a_take_over_cannot_write(rig: Rig) -> None:
     """It has signed and is about to commit; only the database can stop it, because it has looked at its clock before."""
@@ -42,7 +39,7 @@ async def test_a_frozen_owner_that_wakes_up_after_a_take_over_cannot_write(rig: 
     assert rig.executions("pay") == 1
 
 
-@lesson("Writing over each other", NO_FENCING)
+@lesson("no-fencing")
 @staged()
 async def test_a_frozen_owner_cannot_write_even_what_no_row_version_guards(rig: Rig) -> None:
     """It is about to mark the lane for its signer; by the time it wakes up another node has worked the lane."""
@@ -62,7 +59,8 @@ async def test_a_frozen_owner_cannot_write_even_what_no_row_version_guards(rig: 
     assert await rig.events("lane.attention") == []
 
 
-@lesson("Writing over each other", NO_FENCING)
+@lesson("died-after-resend")
+@lesson("no-fencing")
 @staged()
 async def test_a_frozen_owner_whose_broadcast_comes_late_does_no_harm(rig: Rig) -> None:
     old = rig.node
@@ -81,7 +79,7 @@ async def test_a_frozen_owner_whose_broadcast_comes_late_does_no_harm(rig: Rig) 
     assert rig.attempts_ever() == 2
 
 
-@lesson("Writing over each other", LAST_WRITER)
+@lesson("last-writer")
 @pytest.mark.parametrize("step", ["store.queued", "signer.sign", "store.commit", "node.send", "node.account"])
 @pytest.mark.parametrize("side", list(Boundary))
 @staged(nodes=2)
@@ -129,7 +127,7 @@ async def test_lanes_are_spread_over_the_nodes_that_live(rig: Rig) -> None:
     assert {(await owner_of(rig, ALICE)).name, (await owner_of(rig, BOB)).name} == {"n1", "n2"}
 
 
-@lesson("Writing over each other", "An in-memory nonce with two instances.")
+@lesson("in-memory-nonce")
 @staged(nodes=3)
 async def test_requests_to_every_node_share_one_line_of_nonces(rig: Rig) -> None:
     txs = [await rig.submit(f"pay-{n}", via=rig.nodes[n % 3]) for n in range(12)]

@@ -16,14 +16,12 @@ from tests.stages.rig import ALICE, BLOCK_SECONDS, BOB, Rig, staged, unreachable
 from tests.stages.voices import Voice
 
 QUICK_BUMP = Patience(bump_after=dict.fromkeys(Speed, 20_000))
-DROPPED = "A dropped receipt after a reorg kept as the truth; no re-send."
-ONE_RECEIPT = 'One receipt called "confirmed", with no depth, no canonical hash, no reorg'
 
 
 # reorgs
 
 
-@lesson("Telling stories", DROPPED)
+@lesson("receipt-after-reorg")
 @staged(flavours=(BESU,) * 3)
 async def test_reorg_puts_a_mined_transaction_back_in_flight_and_sends_it_again_at_once(rig: Rig) -> None:
     tx = await rig.submit("pay")
@@ -47,7 +45,7 @@ async def test_reorg_puts_a_mined_transaction_back_in_flight_and_sends_it_again_
     assert await rig.state(tx) is State.CONFIRMED
 
 
-@lesson("Telling stories", ONE_RECEIPT)
+@lesson("one-receipt")
 @staged()
 async def test_a_reorg_that_takes_it_along_moves_the_receipt_to_the_new_block(rig: Rig) -> None:
     tx = await rig.submit("pay")
@@ -63,7 +61,7 @@ async def test_a_reorg_that_takes_it_along_moves_the_receipt_to_the_new_block(ri
     assert confirmed.receipt == moved.receipt
 
 
-@lesson("Telling stories", DROPPED)
+@lesson("receipt-after-reorg")
 @staged(patience=QUICK_BUMP)
 async def test_after_a_reorg_the_other_attempt_may_win(rig: Rig) -> None:
     tx = await rig.submit("pay")
@@ -84,7 +82,7 @@ async def test_after_a_reorg_the_other_attempt_may_win(rig: Rig) -> None:
     assert bump.nonce == original.nonce
 
 
-@lesson("Telling stories", DROPPED)
+@lesson("receipt-after-reorg")
 @staged()
 async def test_a_reorg_while_nobody_looked_is_seen_by_the_next_owner(rig: Rig) -> None:
     tx = await rig.submit("pay")
@@ -138,7 +136,7 @@ async def test_one_endpoint_on_a_branch_of_its_own_settles_nothing(rig: Rig) -> 
 # counts
 
 
-@lesson("Telling stories", "A chain count lower than before believed at once (lagging node)")
+@lesson("lower-count")
 @staged()
 async def test_a_lower_count_from_a_lagging_node_is_not_believed(rig: Rig) -> None:
     first = await rig.submit("first")
@@ -160,7 +158,7 @@ async def test_a_lower_count_from_a_lagging_node_is_not_believed(rig: Rig) -> No
     assert await rig.states([first, second]) == [State.CONFIRMED] * 2
 
 
-@lesson("Telling stories", '"Consumed externally" declared [...] although the calls failed.')
+@lesson("consumed-by-ourselves")
 @pytest.mark.parametrize("question", ["executed", "block", "receipts", "find", "account"])
 @staged()
 async def test_nothing_is_called_consumed_by_others_while_the_calls_that_would_prove_it_fail(
@@ -188,6 +186,7 @@ async def test_nothing_is_called_consumed_by_others_while_the_calls_that_would_p
 # finality
 
 
+@lesson("one-receipt")
 @staged()
 async def test_one_endpoint_that_lies_about_finality_settles_nothing_early(rig: Rig) -> None:
     rig.endpoints[0].lie_about_finality()

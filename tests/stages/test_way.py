@@ -24,7 +24,7 @@ async def test_a_transaction_is_signed_sent_mined_and_confirmed_at_finality(rig:
     assert confirmed.receipt == block.receipts[confirmed.hash or ""]
 
 
-@lesson("Telling stories", 'One receipt called "confirmed", with no depth')
+@lesson("one-receipt")
 @staged()
 async def test_one_receipt_is_mined_and_not_yet_confirmed(rig: Rig) -> None:
     tx = await rig.submit("pay")
@@ -36,9 +36,7 @@ async def test_one_receipt_is_mined_and_not_yet_confirmed(rig: Rig) -> None:
     assert await rig.state(tx) is State.CONFIRMED
 
 
-@lesson(
-    "Telling stories", "a reverted receipt called confirmed; a reverted one called failed with no confirmation wait"
-)
+@lesson("reverted-is-reverted")
 @staged()
 async def test_a_reverted_transaction_is_called_reverted_and_only_at_finality(rig: Rig) -> None:
     tx = await rig.submit("pay", effect=Effect.REVERTS)
@@ -103,7 +101,7 @@ async def test_priority_orders_only_what_is_queued(rig: Rig) -> None:
     assert rig.order_of_execution() == ["first", "urgent", "plain", "plain too", "whenever"]
 
 
-@lesson("Getting stuck", "Dependent transactions (approve, then transferFrom) estimated in parallel")
+@lesson("dependent-estimates")
 @staged()
 async def test_dependent_transactions_wait_and_then_go(rig: Rig) -> None:
     approve = await rig.submit("approve")
@@ -133,7 +131,7 @@ async def test_a_dependent_transaction_whose_predecessor_reverted_fails_when_not
     assert list(rig.slots()) == [0]
 
 
-@lesson("Getting stuck", "Bumping from a stale own price, or from a fresh one below the previous")
+@lesson("replacement-step")
 @staged(patience=Patience(bump_after=dict.fromkeys(Speed, 20_000)))
 async def test_a_bump_raises_every_fee_field_by_a_tenth_rounded_up_when_prices_fell(rig: Rig) -> None:
     tx = await rig.submit("pay", fees=Speed.FAST)
@@ -147,7 +145,7 @@ async def test_a_bump_raises_every_fee_field_by_a_tenth_rounded_up_when_prices_f
     assert all(voice.endpoint.pool.holds(second.hash) for voice in rig.endpoints)
 
 
-@lesson("Getting stuck", "Bumping from a stale own price, or from a fresh one below the previous")
+@lesson("replacement-step")
 @staged(patience=Patience(bump_after=dict.fromkeys(Speed, 20_000)))
 async def test_a_bump_takes_the_fresh_price_when_that_is_higher(rig: Rig) -> None:
     tx = await rig.submit("pay")
@@ -165,7 +163,7 @@ async def test_a_bump_takes_the_fresh_price_when_that_is_higher(rig: Rig) -> Non
     assert await rig.state(tx) is State.CONFIRMED
 
 
-@lesson("Getting stuck", "Bumping from a stale own price, or from a fresh one below the previous")
+@lesson("replacement-step")
 @staged(legacy=True, patience=Patience(bump_after=dict.fromkeys(Speed, 20_000)))
 async def test_a_bump_on_a_chain_without_base_fee_raises_the_gas_price_by_a_tenth(rig: Rig) -> None:
     tx = await rig.submit("pay")

@@ -7,6 +7,7 @@ from nonchalant.lifecycle import Confirmed, Included
 from nonchalant.model import State, Transaction
 from nonchalant.ports import Duplicate, Filter, KeyTaken, NoRoom, Store
 from tests.examples import LANE, a_receipt, a_request
+from tests.lessons import lesson
 from tests.store.acts import LIMITS, OTHER_LANE, ManualClock, accept, assign, everything, take, work
 
 
@@ -72,6 +73,7 @@ async def test_repeating_a_call_with_the_same_ids_answers_the_same_and_writes_no
     assert await everything(store) == before
 
 
+@lesson("idempotency-key-again")
 async def test_a_key_posted_again_after_completion_never_queues_again(store: Store) -> None:
     [tx] = await accept(store, "a", idempotency_key="k")
     lease = await take(store)

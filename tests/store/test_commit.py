@@ -1,7 +1,9 @@
 """One commit: all of it or nothing, and the database refuses what the code forgot."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from types import NoneType
 
 import pytest
 
@@ -22,6 +24,7 @@ from nonchalant.model import (
 )
 from nonchalant.ports import Store
 from tests.examples import LANE, MARK, a_hash, a_receipt, a_slot, an_attempt
+from tests.lessons import lesson
 from tests.store.acts import (
     OTHER_LANE,
     Everything,
@@ -178,6 +181,7 @@ async def test_a_freed_filler_can_be_signed_again_with_the_very_same_bytes(store
     assert [attempt.hash for attempt in bound.attempts] == [slot.newest.hash]
 
 
+@lesson("requeued-place")
 async def test_a_requeued_transaction_keeps_its_place_and_gets_another_slot(store: Store) -> None:
     first, second = await accept(store, "a", "b")
     lease = await take(store)
@@ -195,6 +199,7 @@ async def test_a_requeued_transaction_keeps_its_place_and_gets_another_slot(stor
 # what is refused
 
 
+@lesson("last-writer")
 async def test_a_stale_version_is_refused(store: Store) -> None:
     [tx] = await accept(store, "a")
     lease = await take(store)
@@ -399,6 +404,29 @@ async def test_the_lease_of_one_lane_writes_nothing_of_another(store: Store) -> 
     # A record that names another lane is taken for the leased one's.
     await store.commit(Change(lane=LaneRecord(key=OTHER_LANE, next_nonce=99)), ours)
     assert (await store.load(theirs)).record.next_nonce is None
+
+
+@lesson("shared-connection")
+@lesson("last-writer")
+async def test_of_many_commits_at_once_on_one_connection_each_is_whole_or_nothing(store: Store) -> None:
+    """Two want each nonce, all at the same time; every second one names a row that has moved since it was read."""
+    ours, theirs = await take(store), await take(store, lane=OTHER_LANE)
+    txs = await accept(store, *(f"t{n}" for n in range(20)))
+    changes = [assignment(ours, (txs[2 * n], 2 * n), (txs[2 * n + 1], 2 * n + 1)) for n in range(10)]
+    stale = [
+        replace(one, transactions=(one.transactions[0], replace(one.transactions[1], version=7))) for one in changes
+    ]
+    fillers = [filler(theirs, nonce) for nonce in range(10)]
+    commits = [
+        commit
+        for broken, sound, other in zip(stale, changes, fillers, strict=True)
+        for commit in (store.commit(broken, ours), store.commit(sound, ours), store.commit(other, theirs))
+    ]
+    said = await asyncio.gather(*commits, return_exceptions=True)
+    assert [type(one) for one in said] == [RowMoved, NoneType, NoneType] * 10
+    found = await store.load(ours)
+    assert [(slot.nonce, slot.tx_id) for slot in found.slots] == [(n, txs[n].id) for n in range(20)]
+    assert [slot.nonce for slot in (await store.load(theirs)).slots] == list(range(10))
 
 
 async def test_one_missing_row_rolls_the_whole_commit_back(store: Store) -> None:

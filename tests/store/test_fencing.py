@@ -9,6 +9,7 @@ from nonchalant.errors import LeaseLost
 from nonchalant.model import Change, Event, LaneRecord, Lease
 from nonchalant.ports import Store
 from tests.examples import LANE, MARK, a_slot, an_attempt
+from tests.lessons import lesson
 from tests.store.acts import TTL, ManualClock, accept, assign, assignment, everything, filler, take
 
 Lose = Callable[[Store, ManualClock, Lease], Awaitable[Lease]]
@@ -46,6 +47,7 @@ async def _epoch_to_come(store: Store, clock: ManualClock, lease: Lease) -> Leas
 LOSSES = [_expired, _taken_over, _retaken, _released, _another_owner, _epoch_to_come]
 
 
+@lesson("no-fencing")
 @pytest.mark.parametrize("lose", LOSSES)
 async def test_no_part_of_a_stale_owner_s_commit_is_written(store: Store, clock: ManualClock, lose: Lose) -> None:
     waiting, flying = await accept(store, "waiting", "flying")

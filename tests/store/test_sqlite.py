@@ -19,6 +19,7 @@ from nonchalant.store import migrations, queries
 from nonchalant.store.sqlite import SqliteStore, connect
 from tests.conftest import ROOT
 from tests.examples import LANE, a_request
+from tests.lessons import lesson
 from tests.store.acts import LIMITS, OTHER_LANE, Counting, ManualClock, accept, filler, take
 from tests.store.child import OWN_LANES, ROUNDS
 
@@ -275,6 +276,7 @@ async def test_an_attempt_of_a_live_slot_cannot_be_changed_nor_deleted(path: Pat
     await store.close()
 
 
+@lesson("address-spelling")
 async def test_a_mixed_case_address_does_not_slip_past_the_keys(path: Path) -> None:
     store = opened(path)
     with pytest.raises(sqlite3.IntegrityError):
