@@ -76,13 +76,17 @@ AccessList = tuple[tuple[Address, tuple[str, ...]], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payload:
-    """What the user wants executed. `to` None creates a contract; `gas` None means: estimate it."""
+    """What the user wants executed. `to` None creates a contract; `gas` None means: estimate it.
+
+    `abi` is the JSON text of the errors that the contract may revert with, for telling why; it is never signed.
+    """
 
     to: Address | None
     value: Wei = 0
     data: bytes = b""
     gas: int | None = None
     access_list: AccessList = ()
+    abi: str | None = None
 
     @staticmethod
     def nothing(address: Address) -> Payload:
@@ -333,11 +337,15 @@ class Sealed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Market:
-    """Prices as one endpoint sees them. `base_fee` None: the chain has none, `gas_price` is what to pay."""
+    """Prices as one endpoint sees them. `base_fee` None: the chain has none, `gas_price` is what to pay.
+
+    `gas_limit` is the newest block's: what one transaction may ask for at most. None: not known.
+    """
 
     base_fee: Wei | None
     gas_price: Wei
     priority: Mapping[Speed, Wei]
+    gas_limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,6 +354,7 @@ class Account:
 
     count: int  # executed transactions: the next nonce the chain would take
     balance: Wei
+    delegated: bool = False  # its code is an EIP-7702 delegation: pools hold one transaction of it
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from nonchalant.model import (
     Transaction,
     TxId,
     View,
+    Wei,
 )
 
 
@@ -77,13 +78,26 @@ class Endpoint(Protocol):
     async def account(self, address: Address, block: BlockRef) -> Account:
         """The account at this block; `Unreachable` if the endpoint does not have the block on its canonical chain."""
 
+    async def pending(self, address: Address) -> int:
+        """The nonce its pool would take next. It proves nothing: pools forget, and each node has its own."""
+
     async def executed(self, block: BlockRef) -> Sequence[Executed]:
         """Everything the block executed; `Unreachable` if it does not have the block."""
 
     async def estimate(self, sender: Address, payload: Payload, block: BlockRef) -> int:
-        """Gas the payload needs on top of this block; `NodeRefused` with the node's words if it cannot run."""
+        """Gas the payload needs on top of this block; `NodeRefused` if it cannot run, in words if its ABI has them."""
+
+    async def replay(self, sender: Address, payload: Payload, gas: int, block: BlockRef) -> str | None:
+        """Why the payload, executed in this block, reverted, by running it on the block before.
+
+        None: it runs there, or the node cannot say. `Unreachable` if it does not have the block on its chain.
+        """
 
     async def market(self) -> Market: ...
+
+    async def data_fees(self, drafts: Sequence[Draft]) -> Sequence[Wei]:
+        """What the chain would charge now, beside gas, for publishing each of them: 0 where it charges nothing, and
+        for what cannot be encoded."""
 
     async def send(self, raws: Sequence[bytes]) -> Sequence[Answer]:
         """Hand the bytes over, in this order. Never raises: no answer is an answer too (`Unknown`)."""
@@ -93,6 +107,7 @@ class Chain(Protocol):
     """One chain: its endpoints, and how its transactions are written."""
 
     chain_id: int
+    charges_for_data: bool  # beside gas, for publishing; False: nobody need ask for `data_fees`
 
     @property
     def endpoints(self) -> Sequence[Endpoint]: ...

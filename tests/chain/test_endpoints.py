@@ -17,7 +17,7 @@ from nonchalant.chain.evm.endpoints import MANY_RECEIPTS, EvmEndpoint
 from nonchalant.chain.evm.keccak import keccak
 from nonchalant.chain.evm.rpc import UNDECODABLE
 from nonchalant.errors import NodeRefused, Unreachable
-from nonchalant.model import Accepted, BlockRef, Payload, Refused, Speed, Unknown
+from nonchalant.model import Accepted, BlockRef, Draft, Fees, LaneKey, Payload, Refused, Speed, Unknown
 from tests.chain.misbehaving import Node, error, serving
 
 ALICE = "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266"
@@ -25,6 +25,7 @@ HASH = "0x" + "ab" * 32
 OTHER = "0x" + "cd" * 32
 BLOCK = BlockRef(16, HASH)
 RAW = b"\x02bytes"
+DRAFT = Draft(lane=LaneKey(1, ALICE), nonce=0, payload=Payload(to=ALICE), gas=21_000, fees=Fees(9, 1))
 
 GOOD: dict[str, Any] = {
     "eth_chainId": "0x1",
@@ -34,6 +35,7 @@ GOOD: dict[str, Any] = {
         "parentHash": OTHER,
         "transactions": [OTHER],
         "baseFeePerGas": "0x64",
+        "gasLimit": "0x1c9c380",
     },
     "eth_getBlockByHash": {
         "hash": HASH,
@@ -53,6 +55,8 @@ GOOD: dict[str, Any] = {
     },
     "eth_getTransactionCount": "0x5",
     "eth_getBalance": "0x6",
+    "eth_getCode": "0x",
+    "eth_call": "0x" + "00" * 31 + "09",
     "eth_estimateGas": "0x5208",
     "eth_gasPrice": "0x70",
     "eth_feeHistory": {
@@ -74,9 +78,12 @@ QUESTIONS: dict[str, Callable[[EvmEndpoint], Awaitable[object]]] = {
     "many receipts": lambda endpoint: endpoint.receipts(BLOCK, [OTHER] * MANY_RECEIPTS),
     "find": lambda endpoint: endpoint.find([OTHER]),
     "account": lambda endpoint: endpoint.account(ALICE, BLOCK),
+    "pending": lambda endpoint: endpoint.pending(ALICE),
     "executed": lambda endpoint: endpoint.executed(BLOCK),
     "estimate": lambda endpoint: endpoint.estimate(ALICE, Payload(to=ALICE), BLOCK),
+    "replay": lambda endpoint: endpoint.replay(ALICE, Payload(to=ALICE), 21_000, BLOCK),
     "market": lambda endpoint: endpoint.market(),
+    "data fees": lambda endpoint: endpoint.data_fees([DRAFT, DRAFT]),
 }
 
 
@@ -99,7 +106,7 @@ class Script:
 
 @asynccontextmanager
 async def asking(node: Node, *, finality_tag: bool = True):
-    endpoint = EvmEndpoint(1, node.url, "node", timeout=5, finality_tag=finality_tag)
+    endpoint = EvmEndpoint(1, node.url, "node", timeout=5, finality_tag=finality_tag, charges_for_data=True)
     try:
         yield endpoint
     finally:

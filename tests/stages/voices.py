@@ -105,6 +105,7 @@ class HeardChain:
 
     def __init__(self, chain: SimChain, voices: Sequence[Voice], gate: Gate) -> None:
         self.chain_id = chain.chain_id
+        self.charges_for_data = chain.charges_for_data
         self.endpoints: Sequence[Endpoint] = [gated_endpoint(cast("Endpoint", voice), gate) for voice in voices]
         self._chain = chain
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from nonchalant.model import Account, Address, Block, BlockRef, Executed, Hash, Receipt, Wei
@@ -149,8 +149,8 @@ def build(
         if tx.nonce != account.count or tx.max_fee < base_fee or account.balance < tx.cost:
             continue
         succeeded = succeeds(tx.order, done)
-        spent = _gas_used(tx) * gas_price(tx, base_fee) + (tx.value if succeeded else 0)
-        accounts[tx.sender] = Account(account.count + 1, account.balance - spent)
+        spent = _gas_used(tx) * gas_price(tx, base_fee) + tx.data_fee + (tx.value if succeeded else 0)
+        accounts[tx.sender] = replace(account, count=account.count + 1, balance=account.balance - spent)
         if succeeded and tx.order.label:
             done.add(tx.order.label)
         ran.append((tx, succeeded))
@@ -186,19 +186,20 @@ def _receipt(tx: SimTx, block: BlockRef, base_fee: Wei, succeeded: bool) -> Rece
         gas_used=_gas_used(tx),
         gas_price=gas_price(tx, base_fee),
         contract=None if tx.to else "0x" + tx.hash[2:42],
+        l1_fee=tx.data_fee,
     )
 
 
 def _apply(accounts: dict[Address, Account], happening: Happening) -> None:
-    count, balance = astuple(accounts.get(happening.address, NOBODY))
+    account = accounts.get(happening.address, NOBODY)
     match happening.deed:
         case Deed.AUTHORISED:
-            count += 1
+            account = replace(account, count=account.count + 1)
         case Deed.FUNDED:
-            balance += happening.amount
+            account = replace(account, balance=account.balance + happening.amount)
         case Deed.DRAINED:
-            balance = max(0, balance - happening.amount)
-    accounts[happening.address] = Account(count, balance)
+            account = replace(account, balance=max(0, account.balance - happening.amount))
+    accounts[happening.address] = account
 
 
 def _block_hash(parent: str, rank: int, hashes: Sequence[Hash]) -> Hash:

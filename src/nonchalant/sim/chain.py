@@ -43,6 +43,7 @@ class Terrain:
     legacy: bool = False
     tagged: bool = True  # it has a `finalized` tag; without one, finality is a depth, and never stalls
     account_limit: int = 16
+    data_price: Wei = 0  # charged a byte beside gas, as layer 2s do
     gossip: float = 0.8  # how likely one node's transaction reaches another
 
 
@@ -53,6 +54,7 @@ class SimChain:
         self, terrain: Terrain, loop: SimLoop, chance: Chance, balances: Mapping[Address, Wei], observer: Observer
     ) -> None:
         self.chain_id = terrain.chain_id
+        self.charges_for_data = terrain.data_price > 0
         self.terrain = terrain
         self.head = self.final = genesis(terrain.chain_id, balances, terrain.base_fee)
         self.fee_level: Wei = terrain.base_fee  # where the base fee is heading
@@ -77,6 +79,7 @@ class SimChain:
         endpoint = SimEndpoint(name, self._loop, self._chance, self.head, pool, self._decode)
         endpoint.legacy = self.terrain.legacy
         endpoint.tagged = self.terrain.tagged
+        endpoint.data_price = self.terrain.data_price
         endpoint.announce = self._gossip
         endpoint.arrived = self._observer.arrived
         return endpoint
@@ -251,5 +254,5 @@ class SimChain:
     def _decode(self, raw: bytes) -> SimTx:
         tx = self._read.get(raw)
         if tx is None:
-            tx = self._read[raw] = wire.read(raw)
+            tx = self._read[raw] = wire.read(raw, self.terrain.data_price)
         return tx

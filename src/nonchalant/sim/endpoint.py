@@ -12,6 +12,7 @@ from nonchalant.model import (
     Answer,
     Block,
     BlockRef,
+    Draft,
     Executed,
     Hash,
     Market,
@@ -28,9 +29,11 @@ from nonchalant.sim.chance import Chance
 from nonchalant.sim.loop import SimLoop
 from nonchalant.sim.pool import No, Pool
 from nonchalant.sim.trouble import Troubles
-from nonchalant.sim.wire import SimTx, intrinsic_gas, read_order
+from nonchalant.sim.wire import SimTx, data_fee, intrinsic_gas, read_order
 
 GWEI: Wei = 10**9
+GAS_LIMIT = 30_000_000  # of a block, as nodes tell it
+REVERTS = "execution reverted: the order does not run"
 PATIENCE = 4.0  # seconds until a caller gives up on an answer
 
 
@@ -69,6 +72,7 @@ class SimEndpoint:
         self.troubles = Troubles(chance)
         self.legacy = False  # it knows no base fee: what a block asks at least shows in the gas price only
         self.tagged = True  # it says what is finalized
+        self.data_price: Wei = 0  # charged a byte, beside gas
         self.frozen = False  # it hears of no blocks
         self.forked = False  # it follows a branch of its own
         self.announce: Callable[[SimEndpoint, Sequence[SimTx]], None] = lambda _endpoint, _txs: None
@@ -141,6 +145,10 @@ class SimEndpoint:
         await self._answer()
         return self._has(block).ledger.account(address)
 
+    async def pending(self, address: Address) -> int:
+        await self._answer()
+        return self.pool.next_nonce(address, self.head.ledger)
+
     async def executed(self, block: BlockRef) -> Sequence[Executed]:
         await self._answer()
         return self._has(block).executed()
@@ -149,10 +157,15 @@ class SimEndpoint:
         await self._answer()
         ledger = self._has(block).ledger
         if ledger.refuses(read_order(payload.data)):
-            raise NodeRefused("execution reverted: the order does not run", 3, "0x")
+            raise NodeRefused(REVERTS, 3, "0x")
         if payload.value > ledger.account(sender).balance:
             raise NodeRefused(f"insufficient funds for transfer: address {sender}", -32000)
         return intrinsic_gas(payload.data) + (EXECUTION_GAS if payload.data else 0)
+
+    async def replay(self, sender: Address, payload: Payload, gas: int, block: BlockRef) -> str | None:  # noqa: ARG002 - the port's
+        await self._answer()
+        before = self._has(block).parent
+        return REVERTS if before is not None and before.ledger.refuses(read_order(payload.data)) else None
 
     async def market(self) -> Market:
         await self._answer()
@@ -160,8 +173,12 @@ class SimEndpoint:
         tips = {Speed.SLOW: GWEI, Speed.STANDARD: 3 * GWEI // 2, Speed.FAST: 3 * GWEI}
         gas_price = base + tips[Speed.STANDARD]
         if self.legacy:
-            return Market(base_fee=None, gas_price=gas_price, priority={})
-        return Market(base_fee=base, gas_price=gas_price, priority=tips)
+            return Market(base_fee=None, gas_price=gas_price, priority={}, gas_limit=GAS_LIMIT)
+        return Market(base_fee=base, gas_price=gas_price, priority=tips, gas_limit=GAS_LIMIT)
+
+    async def data_fees(self, drafts: Sequence[Draft]) -> Sequence[Wei]:
+        await self._answer()
+        return [data_fee(draft, self.data_price) for draft in drafts]
 
     async def send(self, raws: Sequence[bytes]) -> Sequence[Answer]:
         trouble = self.troubles.strike(self._loop.time(), EVERY_SEND)

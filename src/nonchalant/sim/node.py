@@ -32,6 +32,7 @@ class NodeChain:
 
     def __init__(self, chain: SimChain, gate: Gate) -> None:
         self.chain_id = chain.chain_id
+        self.charges_for_data = chain.charges_for_data
         self.endpoints: Sequence[Endpoint] = [gated_endpoint(endpoint, gate) for endpoint in chain.endpoints]
         self.truth = chain
 

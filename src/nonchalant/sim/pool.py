@@ -175,6 +175,10 @@ class Pool:
                 yield held[nonce]
                 nonce += 1
 
+    def next_nonce(self, sender: Address, ledger: Ledger) -> int:
+        """The first that neither the chain nor this pool has."""
+        return self._next_executable(self._held.get(sender, {}), ledger.account(sender).count)
+
     def pick(self, ledger: Ledger, base_fee: Wei) -> list[SimTx]:
         """Candidates for a block: the best payer first, each account's in order of nonce."""
         waiting: dict[Address, list[SimTx]] = {}

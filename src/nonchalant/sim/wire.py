@@ -62,11 +62,12 @@ class SimTx:
     max_fee: Wei
     tip: Wei
     order: Order
+    data_fee: Wei = 0  # charged for its bytes, beside gas
 
     @property
     def cost(self) -> Wei:
         """What the account must own for a node to take it."""
-        return self.gas * self.max_fee + self.value
+        return self.gas * self.max_fee + self.value + self.data_fee
 
     @property
     def intrinsic_gas(self) -> int:
@@ -99,6 +100,14 @@ def body(draft: Draft) -> bytes:
     ).encode()
 
 
+def data_fee(draft: Draft, price: Wei) -> Wei:
+    """What a chain that charges this much a byte takes for publishing it; nothing for what cannot be encoded."""
+    try:
+        return price * len(body(draft))
+    except Unencodable:
+        return 0
+
+
 def digest(draft: Draft) -> bytes:
     return hashlib.sha256(body(draft)).digest()
 
@@ -119,9 +128,10 @@ def hash_of(raw: bytes) -> Hash:
     return "0x" + hashlib.sha256(raw).hexdigest()
 
 
-def read(raw: bytes) -> SimTx:
+def read(raw: bytes, data_price: Wei = 0) -> SimTx:
     """What a node makes of the bytes; it recovers the sender, so a signature cannot be wrong here."""
-    chain_id, sender, nonce, to, value, data, gas, max_fee, priority, _ = json.loads(raw[:-SIGNATURE_BYTES])
+    unsigned = raw[:-SIGNATURE_BYTES]
+    chain_id, sender, nonce, to, value, data, gas, max_fee, priority, _ = json.loads(unsigned)
     unhexed = bytes.fromhex(data)
     return SimTx(
         hash=hash_of(raw),
@@ -135,6 +145,7 @@ def read(raw: bytes) -> SimTx:
         max_fee=max_fee,
         tip=max_fee if priority is None else priority,
         order=read_order(unhexed),
+        data_fee=data_price * len(unsigned),
     )
 
 

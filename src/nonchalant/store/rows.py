@@ -45,6 +45,7 @@ def to_json(value: object) -> str:
 
 
 def payload_text(payload: Payload) -> str:
+    abi = {} if payload.abi is None else {"abi": payload.abi}
     return to_json(
         {
             "to": payload.to,
@@ -52,6 +53,7 @@ def payload_text(payload: Payload) -> str:
             "data": payload.data.hex(),
             "gas": payload.gas,
             "access_list": payload.access_list,
+            **abi,
         }
     )
 
@@ -64,6 +66,7 @@ def payload(text: str) -> Payload:
         data=bytes.fromhex(fields["data"]),
         gas=fields["gas"],
         access_list=tuple((address, tuple(keys)) for address, keys in fields["access_list"]),
+        abi=fields.get("abi"),
     )
 
 

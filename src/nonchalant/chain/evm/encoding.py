@@ -45,22 +45,28 @@ def _prefix(offset: int, size: int) -> bytes:
     return bytes((offset + 55 + len(length),)) + length
 
 
+def unsigned(draft: Draft) -> bytes:
+    """The transaction without its signature, whose hash is signed; `Unencodable` if it does not fit the format."""
+    kind, fields = _unsigned(draft)
+    return _to_sign(draft, kind, fields)
+
+
 def digest(draft: Draft) -> bytes:
     """What the account signs; `Unencodable` if the draft does not fit the chain's format."""
-    kind, fields = _unsigned(draft)
-    if kind == b"":
-        fields = (*fields, draft.lane.chain_id, 0, 0)
-    return keccak(kind + rlp(fields))
+    return keccak(unsigned(draft))
 
 
 def seal(draft: Draft, signature: bytes) -> Sealed:
     """The signed bytes and their hash; `SignerFailed` unless the signature is the account's own and canonical."""
     kind, fields = _unsigned(draft)
-    to_sign = (*fields, draft.lane.chain_id, 0, 0) if kind == b"" else fields
-    r, s, parity = _verified(draft, keccak(kind + rlp(to_sign)), signature)
+    r, s, parity = _verified(draft, keccak(_to_sign(draft, kind, fields)), signature)
     v = draft.lane.chain_id * 2 + 35 + parity if kind == b"" else parity
     raw = kind + rlp((*fields, v, r, s))
     return Sealed(raw, "0x" + keccak(raw).hex())
+
+
+def _to_sign(draft: Draft, kind: bytes, fields: tuple[Rlp, ...]) -> bytes:
+    return kind + rlp((*fields, draft.lane.chain_id, 0, 0) if kind == b"" else fields)
 
 
 def _unsigned(draft: Draft) -> tuple[bytes, tuple[Rlp, ...]]:

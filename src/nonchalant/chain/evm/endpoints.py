@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, TypeVar
 
-from nonchalant.chain.evm import encoding, pricing, reverts, wire
+import msgspec
+
+from nonchalant.chain.evm import encoding, pricing, publishing, reverts, wire
 from nonchalant.chain.evm.keccak import keccak
 from nonchalant.chain.evm.rpc import UNDECODABLE, Call, Reply, Rpc
 from nonchalant.errors import NodeRefused, Unencodable, Unreachable
@@ -30,6 +33,7 @@ from nonchalant.model import (
     Wei,
 )
 from nonchalant.ports import Endpoint
+from nonchalant.rejections import Rejection, classify
 
 T = TypeVar("T")
 
@@ -45,7 +49,8 @@ class EvmEndpoint:
     """One node. It is asked which chain it serves with its first question, with each `view`, and again after it was
     unreachable; while that is another chain than ours, it answers nothing and is handed nothing.
 
-    `quotes`, which their maker closes, come before the node's own prices."""
+    `quotes`, which their maker closes, come before the node's own prices. `charges_for_data`: it is an OP-stack node,
+    which takes a fee beside gas for publishing."""
 
     def __init__(
         self,
@@ -56,12 +61,14 @@ class EvmEndpoint:
         timeout: float,
         finality_tag: bool,
         quotes: pricing.Quotes | None = None,
+        charges_for_data: bool = False,
     ) -> None:
         self.name = name
         self._chain_id = chain_id
         self._rpc = Rpc(url, name, timeout=timeout)
         self._finality_tag = finality_tag
         self._quotes = quotes
+        self._charges_for_data = charges_for_data
         self._recognised = False
         self._has_block_receipts = True
 
@@ -117,14 +124,22 @@ class EvmEndpoint:
     async def account(self, address: Address, block: BlockRef) -> Account:
         at = hex(block.number)
         # The header last: if the block is still there, the answers before it were about that block.
-        count, balance, header = await self._ask(
-            Call("eth_getTransactionCount", (address, at)), Call("eth_getBalance", (address, at)), _header_at(at)
+        count, balance, code, header = await self._ask(
+            Call("eth_getTransactionCount", (address, at)),
+            Call("eth_getBalance", (address, at)),
+            Call("eth_getCode", (address, at)),
+            _header_at(at),
         )
         self._must_have(block, header)
         return Account(
             self._read("eth_getTransactionCount", wire.count, count),
             self._read("eth_getBalance", wire.number, balance),
+            self._read("eth_getCode", wire.is_delegated, code),
         )
+
+    async def pending(self, address: Address) -> int:
+        [reply] = await self._ask(Call("eth_getTransactionCount", (address, "pending")))
+        return self._read("eth_getTransactionCount", wire.count, reply)
 
     async def executed(self, block: BlockRef) -> Sequence[Executed]:
         [reply] = await self._ask(Call("eth_getBlockByHash", (block.hash, True)))
@@ -143,17 +158,40 @@ class EvmEndpoint:
             estimate, header = await self._ask(question, _header_at(at))
             self._must_have(block, header)
         if isinstance(estimate, NodeRefused):
-            raise _explained(estimate)
+            raise _explained(estimate, payload.abi)
         return self._read("eth_estimateGas", wire.gas, estimate)
+
+    async def replay(self, sender: Address, payload: Payload, gas: int, block: BlockRef) -> str | None:
+        question = Call("eth_call", (_as_call(sender, replace(payload, gas=gas)), hex(max(0, block.number - 1))))
+        reply, header = await self._ask(question, _header_at(hex(block.number)))
+        self._must_have(block, header)
+        if isinstance(reply, Unreachable):
+            raise reply
+        if not isinstance(reply, NodeRefused):
+            return None
+        told = _explained(reply, payload.abi)
+        # Any other refusal is the node's own: most have no state of older blocks.
+        is_told = (
+            told is not reply or classify(reply.message, reply.node_code, reply.data) is Rejection.EXECUTION_REVERTED
+        )
+        return told.message[: reverts.LINE_CHARACTERS] if is_told else None
 
     async def market(self) -> Market:
         quote = None if self._quotes is None else await self._quotes.quote()
         if quote is not None:
-            base_fee, _ = self._fees(*await self._ask(_header_at("latest"), FEE_HISTORY))
+            head, base_fee, _ = self._fees(*await self._ask(_header_at("latest"), FEE_HISTORY))
             market = pricing.priced(base_fee, quote)
             if market is not None:
-                return market
+                return replace(market, gas_limit=head.gas_limit)
         return await self._own_market()
+
+    async def data_fees(self, drafts: Sequence[Draft]) -> Sequence[Wei]:
+        if not self._charges_for_data:
+            return [0] * len(drafts)
+        questions = [_fee_question(draft) for draft in drafts]
+        replies = await self._ask(*(each for each in questions if each is not None), ordered=False)
+        answers = iter(replies)
+        return [0 if each is None else self._data_fee(next(answers)) for each in questions]
 
     async def send(self, raws: Sequence[bytes]) -> Sequence[Answer]:
         try:
@@ -226,26 +264,38 @@ class EvmEndpoint:
 
     async def _own_market(self) -> Market:
         latest, history, price = await self._ask(_header_at("latest"), FEE_HISTORY, Call("eth_gasPrice", shared=True))
-        base_fee, priority = self._fees(latest, history)
+        head, base_fee, priority = self._fees(latest, history)
+        limit = head.gas_limit
         if base_fee is None:
-            return Market(base_fee=None, gas_price=self._read("eth_gasPrice", wire.number, price), priority={})
+            gas_price = self._read("eth_gasPrice", wire.number, price)
+            return Market(base_fee=None, gas_price=gas_price, priority={}, gas_limit=limit)
         # Either gas price or history may be missing on some nodes; the other one will do.
         if isinstance(price, NodeRefused):
             gas_price = base_fee + priority.get(Speed.STANDARD, 0)
         else:
             gas_price = self._read("eth_gasPrice", wire.number, price)
         priority = priority or dict.fromkeys(Speed, max(0, gas_price - base_fee))
-        return Market(base_fee=base_fee, gas_price=gas_price, priority=priority)
+        return Market(base_fee=base_fee, gas_price=gas_price, priority=priority, gas_limit=limit)
 
-    def _fees(self, latest: Reply, history: Reply) -> tuple[Wei | None, dict[Speed, Wei]]:
-        """The base fee of the next block, None on a chain without one, and recent tips, empty if the node has none."""
+    def _fees(self, latest: Reply, history: Reply) -> tuple[wire.Header, Wei | None, dict[Speed, Wei]]:
+        """The newest block, the base fee of the next one, None on a chain without one, and recent tips, empty if the
+        node has none."""
         head = self._read("eth_getBlockByNumber", wire.header, latest)
         if head is None:
             raise Unreachable(f"{self.name} has no latest block")
         if head.base_fee is None or isinstance(history, NodeRefused):
-            return head.base_fee, {}
+            return head, head.base_fee, {}
         fees = self._read("eth_feeHistory", wire.fee_history, history)
-        return head.base_fee if fees.next_base_fee is None else fees.next_base_fee, fees.priority
+        return head, head.base_fee if fees.next_base_fee is None else fees.next_base_fee, fees.priority
+
+    def _data_fee(self, reply: Reply) -> Wei:
+        try:
+            return self._read("eth_call", publishing.fee, reply)
+        except (Unreachable, NodeRefused) as problem:
+            raise Unreachable(
+                f"{self.name} does not tell the fee for data ({problem}); if its chain is no OP-stack chain, "
+                "take data_fee out of its settings"
+            ) from None
 
     async def _receipts_of_block(self, block: BlockRef, wanted: frozenset[Hash]) -> dict[Hash, Receipt] | None:
         """By hash; None if the node has to be asked for each."""
@@ -273,12 +323,24 @@ class EvmEndpoint:
         return Accepted()
 
 
-def _explained(refusal: NodeRefused) -> NodeRefused:
+def _explained(refusal: NodeRefused, abi: str | None) -> NodeRefused:
     """The refusal in words, where the contract left its reason as data."""
     data = reverts.revert_data(refusal.message, refusal.data)
     if not data:
         return refusal
-    return NodeRefused(f"execution {reverts.explain(data)}", refusal.node_code, refusal.data)
+    return NodeRefused(f"execution {reverts.explain(data, _errors(abi))}", refusal.node_code, refusal.data)
+
+
+def _errors(abi: str | None) -> Sequence[Mapping[str, object]]:
+    return () if abi is None else msgspec.json.decode(abi, type=list[dict[str, object]])
+
+
+def _fee_question(draft: Draft) -> Call | None:
+    """None: it cannot be encoded, so it will never be published."""
+    try:
+        return publishing.question(draft)
+    except Unencodable:
+        return None
 
 
 def _header_at(tag: str) -> Call:
@@ -299,8 +361,9 @@ def _as_call(sender: Address, payload: Payload) -> dict[str, object]:
 class EvmChain:
     """One chain: its nodes, which their maker closes, and how its transactions are written."""
 
-    def __init__(self, chain_id: int, endpoints: Sequence[Endpoint]) -> None:
+    def __init__(self, chain_id: int, endpoints: Sequence[Endpoint], *, charges_for_data: bool = False) -> None:
         self.chain_id = chain_id
+        self.charges_for_data = charges_for_data
         self.endpoints = endpoints
 
     def digest(self, draft: Draft) -> bytes:

@@ -12,6 +12,7 @@ import msgspec
 from nonchalant.model import Address, Block, BlockRef, Executed, Hash, Receipt, Speed, Wei
 
 PERCENTILES: Final = {Speed.SLOW: 10, Speed.STANDARD: 50, Speed.FAST: 90}
+DELEGATION: Final = bytes.fromhex("ef0100")  # and the address whose code runs
 
 
 # words
@@ -57,6 +58,7 @@ class _Header(msgspec.Struct, rename="camel"):
     hash: str
     number: str
     base_fee_per_gas: str | None = None
+    gas_limit: str | None = None
 
 
 class _Block(msgspec.Struct, rename="camel"):
@@ -113,6 +115,7 @@ _fee_history = msgspec.json.Decoder(_FeeHistory | None).decode
 class Header:
     ref: BlockRef
     base_fee: Wei | None  # None: the chain has none
+    gas_limit: int | None  # None: the node does not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,9 @@ def header(raw: bytes) -> Header | None:
     if found is None:
         return None
     base_fee = None if found.base_fee_per_gas is None else quantity(found.base_fee_per_gas)
-    return Header(BlockRef(height(found.number), hash32(found.hash)), base_fee)
+    # Some layer 2s have no limit and write 0.
+    gas_limit = None if found.gas_limit is None else quantity(found.gas_limit) or None
+    return Header(BlockRef(height(found.number), hash32(found.hash)), base_fee, gas_limit)
 
 
 def block(raw: bytes) -> Block | None:
@@ -217,6 +222,20 @@ def count(raw: bytes) -> int:
 
 def gas(raw: bytes) -> int:
     return quantity(_text(raw), 63)
+
+
+def is_delegated(raw: bytes) -> bool:
+    """Whether an account's code is an EIP-7702 delegation, of which it then has nothing else."""
+    code = data(_text(raw))
+    return len(code) == 23 and code.startswith(DELEGATION)
+
+
+def word(raw: bytes) -> int:
+    """What a call returned, where that is one number."""
+    returned = data(_text(raw))
+    if len(returned) != 32:
+        raise ValueError("not one word")
+    return int.from_bytes(returned, "big")
 
 
 def fee_history(raw: bytes) -> FeeHistory:
