@@ -128,9 +128,9 @@ class Desk:
 
     async def commit(self, work: Work) -> bool:
         """Make the work true, in the store first. False: there was nothing in it."""
-        change = work.change()
-        if not change:
+        if not work:
             return False
+        change = work.change()
         self.check_lease()
         await self.store.commit(change, self.lease)
         self.lane.apply(change)

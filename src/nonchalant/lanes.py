@@ -261,6 +261,19 @@ class Work:
     def event(self, kind: str, tx_id: TxId | None = None, **data: object) -> None:
         self._events.append(Event(kind=kind, lane=self._lane.key, at=self.at, tx_id=tx_id, data=data))
 
+    def __bool__(self) -> bool:
+        """Whether there is anything to commit. Most rounds of a lane find nothing to do."""
+        return bool(
+            self._after
+            or self._slots
+            or self._freed
+            or self._attempts
+            or self._answered
+            or self._record
+            or self._strangers
+            or self._events
+        )
+
     def change(self) -> Change:
         return Change(
             transactions=tuple(self._after.values()),

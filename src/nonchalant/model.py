@@ -301,20 +301,6 @@ class Change:
     strangers: tuple[Stranger, ...] = ()  # new ones, and known ones that found their twin
     events: tuple[Event, ...] = ()
 
-    def __bool__(self) -> bool:
-        return any(
-            (
-                self.transactions,
-                self.slots,
-                self.freed,
-                self.attempts,
-                self.answered,
-                self.lane,
-                self.strangers,
-                self.events,
-            )
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:

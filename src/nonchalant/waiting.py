@@ -10,11 +10,11 @@ from nonchalant.ports import Clock
 async def nap(clock: Clock, wake: asyncio.Event, seconds: float) -> None:
     """Until woken, or for so long. A wake-up that came before the nap began ends it at once; none is lost."""
     if not wake.is_set():
-        over = asyncio.ensure_future(clock.sleep(seconds))
-        woken = asyncio.ensure_future(wake.wait())
+        over = asyncio.create_task(clock.sleep(seconds))
+        over.add_done_callback(ring := lambda _over: wake.set())
         try:
-            await asyncio.wait([over, woken], return_when=asyncio.FIRST_COMPLETED)
+            await wake.wait()
         finally:
+            over.remove_done_callback(ring)
             over.cancel()
-            woken.cancel()
     wake.clear()

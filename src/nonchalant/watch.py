@@ -200,11 +200,7 @@ class Follower:
             if endpoint.name not in self._asked:
                 self._asked[endpoint.name] = asyncio.create_task(self._view(endpoint))
         # A slow endpoint is not waited for: its answer counts in the round in which it comes.
-        patience = asyncio.ensure_future(self._clock.sleep(LOOK_SECONDS))
-        everyone = asyncio.ensure_future(asyncio.wait(self._asked.values()))
-        await asyncio.wait([patience, everyone], return_when=asyncio.FIRST_COMPLETED)
-        patience.cancel()
-        everyone.cancel()
+        await asyncio.wait(self._asked.values(), timeout=LOOK_SECONDS)
         done = {name: task for name, task in self._asked.items() if task.done()}
         for name in done:
             del self._asked[name]

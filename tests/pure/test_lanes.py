@@ -1,5 +1,6 @@
 """Nonce arithmetic, and a lane that only ever believes what was committed."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -308,11 +309,27 @@ def test_an_illegal_move_leaves_no_trace_in_the_change() -> None:
     work = Work(a_lane(), 5)
     with pytest.raises(IllegalMove):
         work.move(a_transaction(state=State.CONFIRMED), Failed("late"))
-    assert not work.change()
+    assert not work
 
 
-def test_an_empty_work_is_not_worth_a_commit() -> None:
-    assert not Work(a_lane(), 5).change()
+@pytest.mark.parametrize(
+    "fill",
+    [
+        lambda work: work.move(a_transaction("a"), Assigned(3, "0x1")),
+        lambda work: work.slot(a_slot(0)),
+        lambda work: work.free(a_slot(0)),
+        lambda work: work.answered(an_attempt("0xaa")),
+        lambda work: work.record(a_record(next_nonce=4)),
+        lambda work: work.stranger(Stranger("0xf1", 3, "deed")),
+        lambda work: work.event("lane.filled"),
+    ],
+)
+def test_a_work_is_worth_a_commit_as_soon_as_anything_is_in_it(fill: Callable[[Work], object]) -> None:
+    work = Work(a_lane(), 5)
+    assert not work
+    fill(work)
+    assert work
+    assert work.change() != Change()
 
 
 def test_binding_makes_a_slot_with_its_first_attempt() -> None:
@@ -353,7 +370,7 @@ def test_a_record_that_says_nothing_new_is_not_written() -> None:
     lane = a_lane(next_nonce=3)
     work = Work(lane, 5)
     work.record(a_record(next_nonce=3))
-    assert not work.change()
+    assert not work
     work.record(a_record(next_nonce=4))
     assert work.change().lane == a_record(next_nonce=4)
 
@@ -369,7 +386,7 @@ def test_a_lane_s_mark_is_news_once_and_goes_without_a_word() -> None:
 
     again = Work(lane, 6)
     again.mark_lane(MARK)
-    assert not again.change()
+    assert not again
     again.mark_lane(None)
     assert again.change() == Change(lane=a_record())
 

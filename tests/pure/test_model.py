@@ -10,12 +10,9 @@ from nonchalant.model import (
     AttemptKind,
     Block,
     BlockRef,
-    Change,
-    Event,
     Executed,
     Payload,
     State,
-    Stranger,
     deed_of,
 )
 from tests.examples import (
@@ -24,7 +21,6 @@ from tests.examples import (
     LANE,
     a_hash,
     a_receipt,
-    a_record,
     a_slot,
     a_transaction,
     an_attempt,
@@ -111,21 +107,3 @@ def test_only_the_original_and_its_bumps_carry_the_payload(kind: AttemptKind, ca
     slot = a_slot(0, an_attempt("0xaa", kind=kind), an_attempt("0xbb", kind=AttemptKind.CANCEL))
     assert slot.ran_the_payload("0xaa") is carries
     assert not slot.ran_the_payload("0xcc")
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        Change(transactions=(a_transaction(),)),
-        Change(slots=(a_slot(0),)),
-        Change(freed=(0,)),
-        Change(attempts=(an_attempt("0xaa"),)),
-        Change(answered=(an_attempt("0xaa"),)),
-        Change(lane=a_record()),
-        Change(strangers=(Stranger("0xf1", 3, "deed"),)),
-        Change(events=(Event(kind="tx.sent", lane=LANE, at=0),)),
-    ],
-)
-def test_a_change_is_worth_a_commit_as_soon_as_anything_is_in_it(change: Change) -> None:
-    assert change
-    assert not Change()

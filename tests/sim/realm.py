@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Sequence
+from typing import TypeVar
 
 from nonchalant.model import Draft, Fees, LaneKey, Payload, Sealed
 from nonchalant.sim import wire
@@ -55,7 +55,7 @@ class SmallRealm:
         balances = {ALICE: balance, BOB: balance}
         self.chain = SimChain(terrain, self.loop, random.Random(seed), balances, self.notes)
 
-    def run(self, main: Coroutine[Any, Any, T]) -> T:
+    def run(self, main: Awaitable[T]) -> T:
         with forgetting():
             return self.loop.run(main)
 

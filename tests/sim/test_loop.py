@@ -86,10 +86,10 @@ def test_time_outs_and_cancelling_work_as_in_asyncio() -> None:
         except TimeoutError:
             log.append(f"time-out at {loop.time()}")
         async with asyncio.TaskGroup() as group:
-            group.create_task(loop.sleep(1.0))
-            group.create_task(loop.sleep(3.0))
+            group.create_task(asyncio.sleep(1.0))
+            group.create_task(asyncio.sleep(3.0))
         log.append(f"group at {loop.time()}")
-        done, waiting = await asyncio.wait([loop.create_task(loop.sleep(n)) for n in (1.0, 9.0)], timeout=5.0)
+        done, waiting = await asyncio.wait([loop.create_task(asyncio.sleep(n)) for n in (1.0, 9.0)], timeout=5.0)
         log.append(f"{len(done)} done, {len(waiting)} waiting at {loop.time()}")
         return log
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from nonchalant.errors import CommitUnknown, NonchalantError, StoreUnavailable
@@ -73,12 +74,14 @@ class Gate:
         self._loop = loop
         self._chance = chance
         self._paused_until = 0.0
+        self._harmed = False  # whether something may be in the way; looked at so often that it is worth knowing
         self._ambushes: list[Ambush] = []
         self._graves: list[asyncio.Future[None]] = []  # or the collector would close what waits there
         self._ghosts: set[asyncio.Task[None]] = set()
 
     def lay(self, ambush: Ambush) -> None:
         self._ambushes.append(ambush)
+        self._harmed = True
 
     def clear(self) -> None:
         """No more ambushes, no more trouble."""
@@ -88,31 +91,32 @@ class Gate:
 
     def kill(self) -> None:
         """The process is gone; the calls that are under way never return."""
-        self.dead = True
+        self.dead = self._harmed = True
         if not self.died.done():
             self.died.set_result(None)
 
     def pause(self, seconds: float) -> None:
         """The process stands still; its clocks do not."""
         self._paused_until = max(self._paused_until, self._loop.time() + seconds)
+        self._harmed = True
 
-    async def call(self, what: str, latency: float, action: Callable[[], Awaitable[T]]) -> T:
+    async def call(self, what: str, latency: float, action: Callable[..., Awaitable[T]], *args: Any, **named: Any) -> T:
         """Do the I/O step as this node would: after a while, and only if it still lives."""
-        if self._is_harmed():
+        if self._harmed:
             await self._cross(what, Boundary.BEFORE)
-        await self._loop.sleep(latency * self._chance.uniform(0.5, 1.5))
-        if self._is_harmed():
+        await self._loop.sleep(latency * (0.5 + self._chance.random()))
+        if self._harmed:
             await self._cross("", Boundary.BEFORE)
         try:
-            return await action()
+            return await action(*args, **named)
         finally:
-            if self._is_harmed():
+            if self._harmed:
                 await self._cross(what, Boundary.AFTER)
 
     async def sleep(self, seconds: float) -> None:
         """As long as asked, or as the node is paused, or for ever."""
         await self._loop.sleep(seconds)
-        if self._is_harmed():
+        if self._harmed:
             await self._cross("sleep", Boundary.AFTER)
 
     def haunt(self, seconds: float, action: Callable[[], Coroutine[Any, Any, object]]) -> None:
@@ -127,9 +131,6 @@ class Gate:
         self._ghosts.add(task)
         task.add_done_callback(self._ghosts.discard)
 
-    def _is_harmed(self) -> bool:
-        return bool(self._ambushes) or self.dead or self._paused_until > self._loop.time()
-
     async def _cross(self, what: str, side: Boundary) -> None:
         if what:
             for ambush in self._ambushes:
@@ -143,6 +144,7 @@ class Gate:
             grave = self._loop.create_future()
             self._graves.append(grave)
             await grave
+        self._harmed = bool(self._ambushes) or self._paused_until > self._loop.time()
 
 
 class _Gated:
@@ -161,12 +163,7 @@ class _Gated:
         return call
 
     def _gated(self, name: str, method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Awaitable[Any]]:
-        what = self._prefix + name
-
-        async def call(*args: Any, **named: Any) -> Any:
-            return await self._gate.call(what, self._latency, lambda: method(*args, **named))
-
-        return call
+        return partial(self._gate.call, self._prefix + name, self._latency, method)
 
 
 class _GatedStore(_Gated):
@@ -180,22 +177,23 @@ class _GatedStore(_Gated):
         self._chance = chance
 
     def _gated(self, name: str, method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Awaitable[Any]]:
-        what = self._prefix + name
         ailments = LATE_AILMENTS if name in LATE_WRITES else WRITE_AILMENTS if name in WRITES else READ_AILMENTS
 
-        async def call(*args: Any, **named: Any) -> Any:
-            if name == "commit":
-                self._asked(*args, **named)
+        async def action(*args: Any, **named: Any) -> Any:
+            trouble = self._gate.store_troubles.strike(self._loop.time(), ailments)
+            if trouble is None:
+                return await method(*args, **named)
+            return await self._ail(StoreAilment(trouble.kind), lambda: method(*args, **named))
 
-            async def action() -> Any:
-                trouble = self._gate.store_troubles.strike(self._loop.time(), ailments)
-                if trouble is None:
-                    return await method(*args, **named)
-                return await self._ail(StoreAilment(trouble.kind), lambda: method(*args, **named))
+        call = super()._gated(name, action)
+        if name != "commit":
+            return call
 
-            return await self._gate.call(what, self._latency, action)
+        def commit(*args: Any, **named: Any) -> Awaitable[Any]:
+            self._asked(*args, **named)
+            return call(*args, **named)
 
-        return call
+        return commit
 
     async def _ail(self, ailment: StoreAilment, action: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         match ailment:

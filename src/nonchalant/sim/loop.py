@@ -13,14 +13,15 @@ import sys
 import warnings
 import zlib
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
-from contextvars import Context
-from typing import Any, TypeVar
+from contextvars import Context, copy_context
+from typing import Any, TypeVar, TypeVarTuple
 
 from nonchalant.sim.chance import Chance
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class Deadlock(Exception):
@@ -32,11 +33,13 @@ class StepLimit(Exception):
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """Time moves only when nothing is left to do now, and then straight to the next timer."""
+    """Time moves only when nothing is left to do now, and then straight to the next timer.
+
+    Most of a history's cost is here, so what asyncio does in several calls is done in one where that changes nothing.
+    """
 
     # asyncio's own; its stubs leave them out.
     _ready: deque[asyncio.Handle]
-    _scheduled: list[asyncio.TimerHandle]
     _stopping: bool
 
     def __init__(self, chance: Chance, *, step_limit: int = 5_000_000) -> None:
@@ -45,9 +48,10 @@ class SimLoop(asyncio.BaseEventLoop):
         self._step_limit = step_limit
         self._virtual = 0.0
         self._born = 0
+        self._set = 0
+        self._timers: list[tuple[float, int, asyncio.Handle | SimFuture[None]]] = []  # by time, then as they were set
         self.steps = 0
         self.fingerprint = 0  # of when how much ran: two runs that differ anywhere differ here
-        self.set_task_factory(_make_task)
 
     def time(self) -> float:
         return self._virtual
@@ -56,17 +60,42 @@ class SimLoop(asyncio.BaseEventLoop):
         self._born += 1
         return self._born
 
+    # what runs next
+
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = _Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        self._set += 1
+        heapq.heappush(self._timers, (when, self._set, timer))
+        return timer
+
     def create_future(self) -> asyncio.Future[Any]:
         return SimFuture(loop=self)
 
-    async def sleep(self, seconds: float) -> None:
-        """Let `seconds` of virtual time pass."""
-        woken = self.create_future()
-        timer = self.call_later(seconds, _wake, woken)
-        try:
-            await woken
-        finally:
-            timer.cancel()
+    def create_task(
+        self,
+        coro: Coroutine[Any, Any, T] | Generator[Any, None, T],
+        *,
+        name: object = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[T]:
+        assert not isinstance(coro, Generator)
+        return SimTask(coro, loop=self, name=str(name), context=context)
+
+    def sleep(self, seconds: float) -> asyncio.Future[None]:
+        """Let `seconds` of virtual time pass. Whoever gives up waiting needs no timer taken down."""
+        woken: SimFuture[None] = SimFuture(loop=self)
+        self._set += 1
+        heapq.heappush(self._timers, (self._virtual + seconds, self._set, woken))
+        return woken
 
     def run_in_executor(self, _executor: object, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
         """In place: threads would bring back the real machine's chance."""
@@ -77,7 +106,7 @@ class SimLoop(asyncio.BaseEventLoop):
             done.set_exception(error)
         return done
 
-    def run(self, main: Coroutine[Any, Any, T]) -> T:
+    def run(self, main: Awaitable[T]) -> T:
         """Run to the end of `main` and close; what still waits then waits for ever. Drop it under `forgetting`."""
         try:
             return self.run_until_complete(main)
@@ -91,32 +120,40 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _run_once(self) -> None:
         ready = self._ready
-        if not ready:
-            self._to_the_next_timer()
-            self.fingerprint = zlib.crc32(b"%d %r" % (self.steps, self._virtual), self.fingerprint)
-        for _ in range(len(ready)):
+        while not self._stopping:
+            if not ready:
+                self._to_the_next_timer()
+                self.fingerprint = zlib.crc32(b"%d %r" % (self.steps, self._virtual), self.fingerprint)
+                if self.steps > self._step_limit:
+                    raise StepLimit(f"{self.steps} steps by {self._virtual:.3f} s")
+                continue
             handle = ready.popleft()
-            if not handle.cancelled():
+            if not handle._cancelled:  # noqa: SLF001 - this is the loop
                 self.steps += 1
-                handle._run()  # noqa: SLF001 - this is the loop
-        if self.steps > self._step_limit:
-            raise StepLimit(f"{self.steps} steps by {self._virtual:.3f} s")
+                try:
+                    handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]  # noqa: SLF001
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:  # noqa: BLE001 - whoever watches the loop is told, as asyncio does
+                    self.call_exception_handler({"message": f"exception in {handle!r}", "exception": error})
 
     def _to_the_next_timer(self) -> None:
-        timers = self._scheduled
-        while timers and timers[0].cancelled():
+        timers = self._timers
+        while timers and _is_over(timers[0][2]):
             heapq.heappop(timers)
         if not timers:
-            if self._stopping:
-                return
             raise Deadlock(f"nothing can run at {self._virtual:.3f} s")
-        self._virtual = max(self._virtual, timers[0].when())
-        due: list[asyncio.Handle] = []
-        while timers and timers[0].when() <= self._virtual:
-            due.append(heapq.heappop(timers))
+        now = self._virtual = max(self._virtual, timers[0][0])
+        due = []
+        while timers and timers[0][0] <= now:
+            due.append(heapq.heappop(timers)[2])
         if len(due) > 1:
             self._chance.shuffle(due)
-        self._ready.extend(due)
+        for one in due:
+            if isinstance(one, asyncio.Handle):
+                self._ready.append(one)
+            elif not one.done():
+                one.set_result(None)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Cancelled timers are dropped when their time comes."""
@@ -134,32 +171,48 @@ class SimLoop(asyncio.BaseEventLoop):
         """A loop that was never closed holds nothing that could leak."""
 
 
+class _Handle(asyncio.Handle):
+    """A callback that is due now."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, callback: Callable[..., object], args: tuple[Any, ...], loop: SimLoop, context: Context | None
+    ) -> None:
+        # All that asyncio sets, but for what it keeps for its debug mode.
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+
+
 class SimTask(asyncio.Task[T]):
     """A task whose hash is its number: `asyncio.wait` and `TaskGroup` walk over sets of tasks."""
 
-    def __init__(self, coro: Coroutine[Any, Any, T], *, loop: SimLoop, **rest: Any) -> None:
-        self._number = loop.next_hash()
-        super().__init__(coro, loop=loop, **rest)
+    _number = 0
 
     def __hash__(self) -> int:
-        return self._number
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
+        return self._number or _numbered(self)
 
 
 class SimFuture(asyncio.Future[T]):
     """A future whose hash is its number."""
 
-    def __init__(self, *, loop: SimLoop) -> None:
-        self._number = loop.next_hash()
-        super().__init__(loop=loop)
+    _number = 0
 
     def __hash__(self) -> int:
-        return self._number
+        return self._number or _numbered(self)
 
-    def __eq__(self, other: object) -> bool:
-        return self is other
+
+def _numbered(one: SimTask[T] | SimFuture[T]) -> int:
+    """Few are ever asked for their hash; the order in which they are is the same each time."""
+    loop = one.get_loop()
+    assert isinstance(loop, SimLoop)
+    one._number = number = loop.next_hash()  # noqa: SLF001 - it is theirs
+    return number
 
 
 @contextmanager
@@ -181,18 +234,5 @@ def forgetting() -> Iterator[None]:
             sys.unraisablehook = hook
 
 
-def _make_task(
-    loop: asyncio.AbstractEventLoop,
-    coro: Coroutine[Any, Any, T] | Generator[Any, None, T],
-    *,
-    context: Context | None = None,
-    **rest: Any,
-) -> asyncio.Task[T]:
-    assert isinstance(loop, SimLoop)
-    assert not isinstance(coro, Generator)
-    return SimTask(coro, loop=loop, context=context, **rest)
-
-
-def _wake(sleeper: asyncio.Future[None]) -> None:
-    if not sleeper.done():
-        sleeper.set_result(None)
+def _is_over(timer: asyncio.Handle | SimFuture[None]) -> bool:
+    return timer.cancelled() if isinstance(timer, asyncio.Handle) else timer.done()

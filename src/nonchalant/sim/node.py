@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 from nonchalant.engine import Engine
 from nonchalant.errors import NonchalantError
@@ -59,8 +60,8 @@ class NodeClock:
     def monotonic(self) -> float:
         return self._loop.time() + self._began
 
-    async def sleep(self, seconds: float) -> None:
-        await self._gate.sleep(seconds)
+    def sleep(self, seconds: float) -> Coroutine[Any, Any, None]:
+        return self._gate.sleep(seconds)
 
 
 @dataclass(slots=True)
