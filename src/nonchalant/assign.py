@@ -72,8 +72,8 @@ async def assign(desk: Desk) -> bool:
         desk.assign_due = True  # there may be more
     if not due:
         return False
-    held = await _hold_twins(desk, due)
-    verdicts = await _judge(desk, [tx for tx in due if tx.id not in held])
+    gone = await _hold_twins(desk, due) | await _expire(desk, due)
+    verdicts = await _judge(desk, [tx for tx in due if tx.id not in gone])
     try:
         return await _sign_and_commit(desk, verdicts)
     except RowMoved:
@@ -96,6 +96,16 @@ async def _hold_twins(desk: Desk, due: Sequence[Transaction]) -> frozenset[TxId]
             await desk.commit(work)
             held.add(tx.id)
     return frozenset(held)
+
+
+async def _expire(desk: Desk, due: Sequence[Transaction]) -> frozenset[TxId]:
+    """End what nobody wants any more, before it costs a nonce."""
+    work = desk.work()
+    overdue = [tx for tx in due if tx.is_overdue(work.at)]
+    for tx in overdue:
+        work.move(tx, lifecycle.Expired())
+    await desk.commit(work)
+    return frozenset(tx.id for tx in overdue)
 
 
 def _forget_gone(desk: Desk, due: Collection[TxId], resting: Collection[TxId]) -> None:
@@ -217,7 +227,9 @@ def _prepare(desk: Desk, work: Work, ready: list[Ready]) -> list[tuple[Transacti
         for one, nonce in zip(ready, desk.lane.take(len(ready)), strict=True):
             draft = Draft(lane=desk.key, nonce=nonce, payload=one.tx.payload, gas=one.gas, fees=one.fees)
             try:
-                prepared.append((one.tx, signing.prepare(desk, draft, AttemptKind.ORIGINAL, one.tx.id)))
+                prepared.append(
+                    (one.tx, signing.prepare(desk, draft, AttemptKind.ORIGINAL, one.tx.id, one.tx.payload_version))
+                )
             except Unencodable as error:
                 work.move(one.tx, lifecycle.Failed(str(error)))
                 ready.remove(one)
