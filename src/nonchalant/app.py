@@ -13,7 +13,6 @@ from itertools import chain as in_turn
 from os import PathLike
 
 from nonchalant import config, logs, signers
-from nonchalant.asking import Asking
 from nonchalant.chain.evm import pricing
 from nonchalant.chain.evm.endpoints import EvmChain, EvmEndpoint
 from nonchalant.config import AccountSettings, ChainSettings, Settings
@@ -80,7 +79,6 @@ class Nonchalant:
         store: Store,
         engine: Engine,
         intake: Intake,
-        asking: Asking,
         bells: Doorbells,
         accounts: Mapping[LaneKey, AccountSettings],
         clock: Clock,
@@ -90,7 +88,6 @@ class Nonchalant:
         self.store = store
         self.engine = engine
         self.known_lanes = accounts
-        self.asking = asking
         self._intake = intake
         self._bells = bells
         self._clock = clock
@@ -111,7 +108,12 @@ class Nonchalant:
         quotes = {chain.id: _quotes(chain, clock) for chain in settings.chains}
         endpoints = {chain.id: _endpoints(chain, quotes[chain.id]) for chain in settings.chains}
         chains = {
-            chain_id: EvmChain(chain_id, [wrap.endpoint(one) for one in many]) for chain_id, many in endpoints.items()
+            chain.id: EvmChain(
+                chain.id,
+                [wrap.endpoint(one) for one in endpoints[chain.id]],
+                charges_for_data=chain.charges_for_data,
+            )
+            for chain in settings.chains
         }
         store = wrap.store(SqliteStore.open(settings.store.removeprefix("sqlite:"), clock=clock, entropy=entropy))
         bells = Doorbells()
@@ -131,7 +133,6 @@ class Nonchalant:
             store=store,
             engine=engine,
             intake=intake,
-            asking=Asking(store, clock, entropy, arrived=engine.poke),
             bells=bells,
             accounts={lane: account for lane, (_, account) in keys.items()},
             clock=clock,
@@ -164,6 +165,8 @@ class Nonchalant:
         access_list: Iterable[Mapping[str, object]] = (),
         fees: Speed | Fees | str | None = None,
         priority: int = 5,
+        simulate: bool = False,
+        abi: Iterable[Mapping[str, object]] | None = None,
         metadata: Mapping[str, object] | None = None,
         idempotency_key: str | None = None,
     ) -> Handle:
@@ -178,6 +181,8 @@ class Nonchalant:
             "access_list": list(access_list),
             "fees": _fee_fields(fees),
             "priority": priority,
+            "simulate": simulate,
+            "abi": None if abi is None else list(abi),
             "metadata": metadata,
         }
         request = parse_request(
@@ -328,6 +333,7 @@ def _endpoints(settings: ChainSettings, quotes: pricing.Quotes | None) -> list[E
             timeout=settings.request_timeout,
             finality_tag=settings.finality == "tag",
             quotes=quotes,
+            charges_for_data=settings.charges_for_data,
         )
         for endpoint in settings.endpoints
     ]

@@ -14,7 +14,20 @@ from nonchalant import lifecycle, policy, signing
 from nonchalant.desk import SIGNER_MARK, Aside, Desk
 from nonchalant.errors import NodeRefused, RowMoved, SignerFailed, Unencodable, Unreachable
 from nonchalant.lanes import Work
-from nonchalant.model import AttemptKind, Attention, Draft, Fees, Market, Millis, SlotKind, Transaction, TxId, Wei
+from nonchalant.model import (
+    AttemptKind,
+    Attention,
+    Draft,
+    Fees,
+    Market,
+    Millis,
+    Payload,
+    Slot,
+    SlotKind,
+    Transaction,
+    TxId,
+    Wei,
+)
 from nonchalant.signing import Prepared
 
 # A transaction that could not be sent is looked at again after this long, doubling up to the longest.
@@ -29,10 +42,11 @@ class Ready:
     tx: Transaction
     gas: int
     fees: Fees
+    data_fee: Wei = 0
 
     @property
     def cost(self) -> Wei:
-        return self.tx.payload.value + self.gas * self.fees.max_fee
+        return self.tx.payload.value + self.gas * self.fees.max_fee + self.data_fee
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +86,8 @@ async def assign(desk: Desk) -> bool:
         desk.assign_due = True  # there may be more
     if not due:
         return False
-    gone = await _hold_twins(desk, due) | await _expire(desk, due)
-    verdicts = await _judge(desk, [tx for tx in due if tx.id not in gone])
+    held = await _hold_twins(desk, due)
+    verdicts = await _judge(desk, [tx for tx in due if tx.id not in held])
     try:
         return await _sign_and_commit(desk, verdicts)
     except RowMoved:
@@ -98,16 +112,6 @@ async def _hold_twins(desk: Desk, due: Sequence[Transaction]) -> frozenset[TxId]
     return frozenset(held)
 
 
-async def _expire(desk: Desk, due: Sequence[Transaction]) -> frozenset[TxId]:
-    """End what nobody wants any more, before it costs a nonce."""
-    work = desk.work()
-    overdue = [tx for tx in due if tx.is_overdue(work.at)]
-    for tx in overdue:
-        work.move(tx, lifecycle.Expired())
-    await desk.commit(work)
-    return frozenset(tx.id for tx in overdue)
-
-
 def _forget_gone(desk: Desk, due: Collection[TxId], resting: Collection[TxId]) -> None:
     """Postponed ones whose turn has come and that are not queued any more need no place here."""
     known = {*due, *resting}
@@ -121,6 +125,8 @@ async def _judge(desk: Desk, due: Sequence[Transaction]) -> list[Verdict]:
         await desk.see_account()
     market = await desk.eyes.market()
     verdicts = await asyncio.gather(*(_judge_one(desk, tx, market) for tx in due))
+    if desk.chain.charges_for_data:
+        verdicts = await _with_data_fees(desk, verdicts)
     return _within_funds(desk, verdicts)
 
 
@@ -131,15 +137,18 @@ async def _judge_one(desk: Desk, tx: Transaction, market: Market) -> Verdict:
             f"its price of {offer.max_fee} wei is below the base fee of {market.base_fee}; it waits until that falls"
         )
         return Postponed(tx, Attention("price_below_base_fee", reason, desk.clock.now()))
-    if tx.payload.gas is not None:
-        return Ready(tx, tx.payload.gas, offer)
-    top = desk.head.top
-    try:
-        gas = await desk.eyes.ask(lambda endpoint: endpoint.estimate(desk.key.address, tx.payload, top))
-    except NodeRefused as refusal:
-        return await _judge_refusal(desk, tx, refusal)
-    except Unreachable:
-        return Postponed(tx, None)
+    gas = tx.payload.gas
+    if gas is None or tx.simulate:
+        top = desk.head.top
+        try:
+            estimated = await desk.eyes.ask(lambda endpoint: endpoint.estimate(desk.key.address, tx.payload, top))
+        except NodeRefused as refusal:
+            return await _judge_refusal(desk, tx, refusal)
+        except Unreachable:
+            return Postponed(tx, None)
+        gas = estimated if gas is None else gas
+    if market.gas_limit is not None and gas > market.gas_limit:
+        return Hopeless(tx, f"it takes {gas} gas, and a block of this chain has room for {market.gas_limit}")
     return Ready(tx, gas, offer)
 
 
@@ -164,6 +173,37 @@ async def _waits_for_earlier(desk: Desk, tx: Transaction) -> bool:
     if any(other is not None and other.place < tx.place for other in flying):
         return True
     return await desk.store.has_queued_before(tx)
+
+
+async def _with_data_fees(desk: Desk, verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """What is ready, with what the chain takes for publishing it; learnt too for what is in flight, if not yet known.
+
+    Each is asked for once: the price of data moves, but not by much while something is in flight.
+    """
+    ready = [verdict for verdict in verdicts if isinstance(verdict, Ready)]
+    if not ready:
+        return list(verdicts)
+    flying = [slot for slot in desk.lane.open_slots() if slot.nonce not in desk.lane.data_fees]
+    drafts = [_draft_in_flight(desk, slot) for slot in flying]
+    drafts += [_draft(desk, one, nonce) for one, nonce in zip(ready, desk.lane.take(len(ready)), strict=True)]
+    try:
+        fees = await desk.eyes.ask(lambda endpoint: endpoint.data_fees(drafts))
+    except (Unreachable, NodeRefused) as problem:
+        attention = Attention("data_fee_unknown", f"what the chain takes for its data: {problem}", desk.clock.now())
+        return [Postponed(verdict.tx, attention) if isinstance(verdict, Ready) else verdict for verdict in verdicts]
+    desk.lane.data_fees |= {slot.nonce: fee for slot, fee in zip(flying, fees[: len(flying)], strict=True)}
+    charged = iter(fees[len(flying) :])
+    return [replace(verdict, data_fee=next(charged)) if isinstance(verdict, Ready) else verdict for verdict in verdicts]
+
+
+def _draft_in_flight(desk: Desk, slot: Slot) -> Draft:
+    tx, newest = desk.lane.transaction_of(slot), slot.newest
+    payload = Payload.nothing(desk.key.address) if tx is None else tx.payload
+    return Draft(lane=desk.key, nonce=slot.nonce, payload=payload, gas=newest.gas, fees=newest.fees)
+
+
+def _draft(desk: Desk, one: Ready, nonce: int) -> Draft:
+    return Draft(lane=desk.key, nonce=nonce, payload=one.tx.payload, gas=one.gas, fees=one.fees)
 
 
 def _within_funds(desk: Desk, verdicts: Sequence[Verdict]) -> list[Verdict]:
@@ -208,7 +248,10 @@ async def _sign_and_commit(desk: Desk, verdicts: list[Verdict]) -> bool:
         desk.report_foreign(work)
         work.record(replace(desk.lane.record, next_nonce=desk.lane.next_after([one.nonce for one in attempts])))
         desk.clear_mark(work, SIGNER_MARK)
-    return await desk.commit(work)
+    changed = await desk.commit(work)
+    charged = {verdict.tx.id: verdict.data_fee for verdict in verdicts if isinstance(verdict, Ready)}
+    desk.lane.data_fees |= {one.nonce: charged[one.tx_id] for one in attempts if one.tx_id and charged[one.tx_id]}
+    return changed
 
 
 def _postpone(desk: Desk, work: Work, tx: Transaction, attention: Attention | None) -> None:
@@ -225,11 +268,9 @@ def _prepare(desk: Desk, work: Work, ready: list[Ready]) -> list[tuple[Transacti
     while True:
         prepared: list[tuple[Transaction, Prepared]] = []
         for one, nonce in zip(ready, desk.lane.take(len(ready)), strict=True):
-            draft = Draft(lane=desk.key, nonce=nonce, payload=one.tx.payload, gas=one.gas, fees=one.fees)
+            draft = _draft(desk, one, nonce)
             try:
-                prepared.append(
-                    (one.tx, signing.prepare(desk, draft, AttemptKind.ORIGINAL, one.tx.id, one.tx.payload_version))
-                )
+                prepared.append((one.tx, signing.prepare(desk, draft, AttemptKind.ORIGINAL, one.tx.id)))
             except Unencodable as error:
                 work.move(one.tx, lifecycle.Failed(str(error)))
                 ready.remove(one)

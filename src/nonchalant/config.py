@@ -130,6 +130,13 @@ class OraclePrices:
     max_age: float = 60.0
 
 
+class DataFee(StrEnum):
+    """How a chain charges for publishing a transaction, beside gas."""
+
+    NONE = "none"
+    OP_STACK = "op-stack"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainSettings:
     """`finality` is "tag" or how many blocks below the head count as final; the times are in seconds. `prices` None: as
@@ -142,6 +149,11 @@ class ChainSettings:
     request_timeout: float = 10.0
     fees: FeeRules = field(default_factory=FeeRules)
     prices: FixedPrices | OraclePrices | None = None
+    data_fee: DataFee = DataFee.NONE
+
+    @property
+    def charges_for_data(self) -> bool:
+        return self.data_fee is not DataFee.NONE
 
     @property
     def depth(self) -> int | None:
@@ -225,7 +237,7 @@ def parse_settings(text: str, *, folder: Path, environ: Mapping[str, str], name:
 
 
 def _chain(found: Found) -> ChainSettings:
-    table = Table(found, ("id", "endpoints", "finality", "poll_interval", "request_timeout", "fees"))
+    table = Table(found, ("id", "endpoints", "finality", "poll_interval", "request_timeout", "fees", "data_fee"))
     endpoints = _named(table.need("endpoints", each(_endpoint), 'such as endpoints = ["http://127.0.0.1:8545"]'))
     where = f"{found.path}.endpoints"
     _refuse_duplicates(where, "this url", [endpoint.url for endpoint in endpoints], secret=True)
@@ -238,6 +250,7 @@ def _chain(found: Found) -> ChainSettings:
         request_timeout=table.take("request_timeout", seconds(0.1, 600), 10.0),
         fees=table.take("fees", _fees, FeeRules()),
         prices=table.take("fees", _prices, None),
+        data_fee=table.take("data_fee", one_of(DataFee), DataFee.NONE),
     )
 
 

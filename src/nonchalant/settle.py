@@ -6,6 +6,8 @@ that could hold one of its attempts was read and holds none.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
 from dataclasses import replace
 
 import structlog
@@ -14,13 +16,19 @@ from nonchalant import lifecycle, policy, proof
 from nonchalant.desk import Desk
 from nonchalant.errors import NodeRefused, Unreachable
 from nonchalant.lanes import Work
-from nonchalant.model import Attention, BlockRef, Executed, Receipt, Slot, SlotKind, Wanted
+from nonchalant.model import Attention, Executed, Receipt, Slot, Transaction
 
 log = structlog.get_logger()
+
+# Why something reverted is worth this long, for so many at once, and no more: it must not hold up the lane.
+REPLAY_SECONDS = 2.0
+REPLAYS = 16
 
 
 async def settle(desk: Desk) -> bool:
     """Settle what finality has reached. True: something changed."""
+    # While their blocks are young: most nodes forget the state of a block before the block is final.
+    await _ask_why(desk, ((slot, slot.receipt) for slot in desk.lane.slots.values() if slot.receipt is not None))
     work = desk.work()
     settled = [slot for slot in desk.lane.slots.values() if slot.receipt is not None and is_final(desk, slot.receipt)]
     for slot in settled:
@@ -44,32 +52,44 @@ def is_final(desk: Desk, receipt: Receipt) -> bool:
 def _settle_one(desk: Desk, work: Work, slot: Slot, receipt: Receipt) -> None:
     work.settle(replace(slot, receipt=receipt))
     tx = desk.lane.transaction_of(slot)
-    if tx is None and slot.kind is SlotKind.RESERVATION:
-        return
     if tx is None:
         work.event("lane.filled", nonce=slot.nonce, hash=receipt.hash, cost=str(receipt.cost))
-        return
-    ran = slot.attempt(receipt.hash)
-    assert ran is not None
-    if tx.confirmations is not None and tx.deep is None:
-        # It is final with fewer blocks above it than were asked for; none of them can change it.
-        work.move(tx, lifecycle.Deepened(desk.head.above(receipt.block, tx.confirmations)))
-    if ran.payload_version == 0:
-        # Its own receipt status is irrelevant: what it was for is that the payload never runs.
-        work.move(tx, _unwanted(slot, f"no node accepts its bytes; {receipt.hash} took its nonce and does nothing"))
+    elif not slot.ran_the_payload(receipt.hash):
+        work.move(tx, lifecycle.Outrun(f"no node accepts its bytes; {receipt.hash} took its nonce and does nothing"))
+    elif receipt.succeeded:
+        work.move(tx, lifecycle.Confirmed())
     else:
-        work.move(tx, lifecycle.Confirmed() if receipt.succeeded else lifecycle.Reverted())
+        work.move(tx, lifecycle.Reverted(desk.reasons.pop((receipt.hash, receipt.block), None)))
 
 
-def _unwanted(slot: Slot, refused: str) -> lifecycle.Cancelled | lifecycle.Expired | lifecycle.Outrun:
-    """The end of what was not wanted any more: it names who did not want it."""
-    match slot.wanted:
-        case Wanted.CANCEL:
-            return lifecycle.Cancelled()
-        case Wanted.EXPIRY:
-            return lifecycle.Expired()
-        case _:
-            return lifecycle.Outrun(refused)
+async def _ask_why(desk: Desk, mined: Iterable[tuple[Slot, Receipt]]) -> None:
+    """Learn why what reverted did so, once for each: whoever cannot say is not asked again."""
+    reverted = [
+        (tx, slot, receipt)
+        for slot, receipt in mined
+        if not receipt.succeeded
+        and (receipt.hash, receipt.block) not in desk.reasons
+        and (tx := desk.lane.transaction_of(slot)) is not None
+        and slot.ran_the_payload(receipt.hash)
+    ][:REPLAYS]
+    if not reverted:
+        return
+    desk.reasons.update({(receipt.hash, receipt.block): None for _, _, receipt in reverted})
+    try:
+        async with asyncio.timeout(REPLAY_SECONDS):
+            await asyncio.gather(*(_replay(desk, tx, slot, receipt) for tx, slot, receipt in reverted))
+    except TimeoutError:
+        log.info("replay.slow", lane=str(desk.key))
+
+
+async def _replay(desk: Desk, tx: Transaction, slot: Slot, receipt: Receipt) -> None:
+    [gas] = [attempt.gas for attempt in slot.attempts if attempt.hash == receipt.hash]
+    try:
+        desk.reasons[receipt.hash, receipt.block] = await desk.eyes.ask(
+            lambda endpoint: endpoint.replay(desk.key.address, tx.payload, gas, receipt.block)
+        )
+    except (Unreachable, NodeRefused) as problem:
+        log.debug("replay.failed", lane=str(desk.key), tx=tx.id, reason=str(problem))
 
 
 def _raise_bounds(desk: Desk, work: Work, settled: list[Slot]) -> None:
@@ -82,17 +102,8 @@ def _raise_bounds(desk: Desk, work: Work, settled: list[Slot]) -> None:
         return
     desk.report_foreign(work)
     # While commits may be missing, the height from which to search for them must not move.
-    seen = BlockRef(record.seen_block, record.seen_hash or "") if quarantined else desk.head.final
-    work.record(
-        replace(
-            work.lane_record,
-            settled_below=settled_below,
-            next_nonce=next_nonce,
-            seen_block=seen.number,
-            seen_hash=seen.hash or None,
-            confirmed_at=work.at if settled else record.confirmed_at,
-        )
-    )
+    seen = record.seen_block if quarantined else desk.head.final.number
+    work.record(replace(record, settled_below=settled_below, next_nonce=next_nonce, seen_block=seen))
 
 
 async def _settle_lost(desk: Desk, lost: list[Slot]) -> bool:
@@ -105,6 +116,7 @@ async def _settle_lost(desk: Desk, lost: list[Slot]) -> bool:
         return await _mark_unproved(desk, lost)
     if evidence is None:
         return False  # there is more to read; the lane's other work has its turn first
+    await _ask_why(desk, ((attempts[receipt.hash], receipt) for receipt in evidence.ours))
     work = desk.work()
     executed = {attempts[receipt.hash].nonce: receipt for receipt in evidence.ours}
     consumers = {foreign.nonce: foreign for foreign in evidence.executed}
@@ -124,22 +136,12 @@ async def _settle_lost(desk: Desk, lost: list[Slot]) -> bool:
 def _supersede(desk: Desk, work: Work, slot: Slot, consumer: Executed | None) -> None:
     """None of the slot's attempts ran, for good: the transaction may have another slot."""
     work.settle(slot)
-    if slot.kind is SlotKind.RESERVATION:
-        return  # its holder used it, and need not say so
     by = None if consumer is None else consumer.hash
     work.event("lane.foreign", tx_id=slot.tx_id, nonce=slot.nonce, hash=by)
     tx = desk.lane.transaction_of(slot)
     if tx is None:
         return
     quarantined = desk.lane.record.quarantined_below is not None
-    if slot.wanted is not Wanted.PAYLOAD and (
-        policy.supersede_doubt(tx, consumer, quarantined=quarantined, now=work.at) is None
-    ):
-        # Nobody wanted it any more, and now it can never run.
-        work.move(tx, lifecycle.Superseded(by, ends=True))
-        end = _unwanted(slot, f"no node accepts its bytes, and {by} took its nonce")
-        work.move(tx, lifecycle.Failed(end.reason) if isinstance(end, lifecycle.Outrun) else end)
-        return
     hold = policy.supersede_hold(tx, consumer, quarantined=quarantined, by_depth=desk.final_by_depth, now=work.at)
     work.move(tx, lifecycle.Superseded(by, hold))
 

@@ -91,6 +91,7 @@ class TransactionView(msgspec.Struct, frozen=True, kw_only=True, rename={"sender
     access_list: list[AccessView]
     fees: FeesView
     priority: int
+    simulate: bool
     nonce: int | None
     hash: str | None
     attempts: list[AttemptView]
@@ -186,6 +187,7 @@ def show_transaction(tx: Transaction, attempts: Sequence[Attempt]) -> Transactio
         ],
         fees=_fees(tx.fees),
         priority=tx.priority,
+        simulate=tx.simulate,
         nonce=tx.nonce,
         hash=tx.hash,
         attempts=[_attempt(attempt) for attempt in attempts],

@@ -15,6 +15,7 @@ import msgspec
 
 from nonchalant.amounts import LIMIT
 from nonchalant.chain.evm.addresses import normalise_address
+from nonchalant.chain.evm.reverts import parse_abi
 from nonchalant.config import ChainSettings, Settings
 from nonchalant.errors import BadRequest, FeeAboveCap, UnknownAccount, UnknownChain
 from nonchalant.model import AccessList, Address, Fees, Hash, LaneKey, Payload, Request, Speed, State, TxId, Wei
@@ -22,6 +23,7 @@ from nonchalant.ports import Filter
 
 MAX_DATA: Final = 128 * 1024  # what geth's pool takes as one whole transaction
 MAX_METADATA: Final = 4 * 1024  # as JSON
+MAX_ABI: Final = 64 * 1024  # as JSON, of its errors alone
 MAX_DEPTH: Final = 16
 MAX_IDEMPOTENCY_KEY: Final = 255
 MAX_PAGE: Final = 500
@@ -58,6 +60,8 @@ class TransactionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     access_list: list[AccessBody] = []
     fees: FeesBody | None = None
     priority: int = 5
+    simulate: bool = False
+    abi: list[Any] | None = None
     metadata: dict[str, Any] | None = None
 
 
@@ -94,9 +98,10 @@ def parse_request(
         payload=payload,
         fees=chain.fees.speed if asked is None else asked,
         priority=given.priority,
+        simulate=given.simulate,
         tenant=tenant,
         idempotency_key=None if idempotency_key is None else parse_idempotency_key(idempotency_key),
-        body_hash=_body_hash(lane, payload, asked, given.priority, metadata),
+        body_hash=_body_hash(lane, payload, asked, given, metadata),
         metadata=metadata,
     )
 
@@ -224,7 +229,21 @@ def _payload(given: TransactionBody) -> Payload:
         data=data,
         gas=gas,
         access_list=_access_list(given.access_list),
+        abi=_abi(given.abi),
     )
+
+
+def _abi(entries: list[Any] | None) -> str | None:
+    """What of an ABI tells why a call reverted: its errors, as JSON; None if it has none."""
+    try:
+        errors = parse_abi(entries or [])
+    except ValueError as error:
+        where, _, what = str(error).partition(": ") if str(error).startswith("[") else ("", "", str(error))
+        raise BadRequest(what, field=f"abi{where}") from None
+    text = msgspec.json.encode(errors).decode()
+    if len(text) > MAX_ABI:
+        raise BadRequest(f"its errors take {len(text)} bytes as JSON, the most is {MAX_ABI}", field="abi")
+    return text if errors else None
 
 
 def _access_list(entries: list[AccessBody]) -> AccessList:
@@ -313,14 +332,19 @@ def _check_json(value: object, depth: int) -> None:
 
 
 def _body_hash(
-    lane: LaneKey, payload: Payload, asked: Speed | Fees | None, priority: int, metadata: Mapping[str, object] | None
+    lane: LaneKey,
+    payload: Payload,
+    asked: Speed | Fees | None,
+    given: TransactionBody,
+    metadata: Mapping[str, object] | None,
 ) -> str:
     """Equal for requests that mean the same, however they were written; settings that change leave it alone."""
     meaning = (
         lane,
-        (payload.to, payload.value, payload.data, payload.gas, payload.access_list),
+        (payload.to, payload.value, payload.data, payload.gas, payload.access_list, payload.abi),
         (asked.max_fee, asked.priority) if isinstance(asked, Fees) else asked,
-        priority,
+        given.priority,
+        given.simulate,
         metadata,
     )
     return hashlib.sha256(msgspec.json.encode(meaning, order="sorted")).hexdigest()

@@ -257,6 +257,72 @@ async def test_counts_and_estimates_are_believed_only_from_who_has_the_block(hea
             await endpoint.estimate(ALICE, Payload(to=ALICE), BLOCK)
 
 
+@pytest.mark.parametrize(
+    ("code", "delegated"),
+    [
+        ("0x", False),
+        ("0x6001", False),
+        ("0xEF0100" + "AB" * 20, True),
+        ("0xef0100", False),
+        ("0xef0100" + "ab" * 21, False),
+        ("0xef0200" + "ab" * 20, False),
+    ],
+)
+async def test_only_a_whole_delegation_makes_an_account_delegated(code, delegated):
+    async with scripted(eth_getCode=code) as (endpoint, _):
+        assert (await endpoint.account(ALICE, BLOCK)).delegated is delegated
+
+
+@pytest.mark.parametrize("code", [None, "", "ef0100", "0xef010", "0x" + "zz" * 23, 7, ["0x"]])
+async def test_a_malformed_code_is_unreachable(code):
+    async with scripted(eth_getCode=code) as (endpoint, _):
+        with pytest.raises(Unreachable, match="eth_getCode"):
+            await endpoint.account(ALICE, BLOCK)
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "told"),
+    [
+        (-32000, "missing trie node 1f2e (path )", None),
+        (-32000, "required historical state unavailable (reexec=128)", None),
+        (-32005, "rate limited", None),
+        (-32000, "insufficient funds for transfer", None),
+        (-32000, "out of gas", "out of gas"),
+        (3, "execution reverted: too late", "execution reverted: too late"),
+        (
+            -32015,
+            "VM execution error: reverted 0x4e487b71" + "00" * 31 + "11",
+            "execution reverted: arithmetic overflow",
+        ),
+        (3, "execution reverted: " + "long " * 1_000, "execution reverted: long "),
+    ],
+)
+async def test_a_replay_tells_what_the_payload_did_and_nothing_of_the_node(code, message, told):
+    async with scripted(eth_call=(code, message)) as (endpoint, _):
+        reason = await endpoint.replay(ALICE, Payload(to=ALICE), 21_000, BLOCK)
+    if told is None:
+        assert reason is None
+    else:
+        assert reason is not None
+        assert reason.startswith(told)
+        assert len(reason) <= 1_000
+
+
+async def test_a_replay_of_the_first_block_asks_for_no_block_below_it():
+    async with scripted(eth_getBlockByNumber=GOOD["eth_getBlockByNumber"] | {"number": "0x0"}) as (endpoint, node):
+        await endpoint.replay(ALICE, Payload(to=ALICE), 21_000, BlockRef(0, HASH))
+        assert '"-0x1"' not in json.dumps(node.bodies)
+
+
+@pytest.mark.parametrize(
+    "answer", [None, "0x", "0x09", "0x" + "00" * 33, 9, (-32601, "method not found"), (3, "reverted")]
+)
+async def test_a_fee_for_data_that_is_no_number_is_unreachable(answer):
+    async with scripted(eth_call=answer) as (endpoint, _):
+        with pytest.raises(Unreachable, match="does not tell the fee for data"):
+            await endpoint.data_fees([DRAFT])
+
+
 async def test_a_refused_estimate_counts_only_when_the_node_had_the_block_before():
     def arrives_late(body):
         script.answers["eth_estimateGas"] = (-32000, "header not found") if len(node.bodies) == 1 else "0x5208"
@@ -280,6 +346,12 @@ async def test_the_market_reads_the_next_base_fee_and_the_median_of_tips():
     market = await prices()
     assert (market.base_fee, market.gas_price) == (0x66, 0x70)
     assert market.priority == {Speed.SLOW: 1, Speed.STANDARD: 2, Speed.FAST: 3}
+    assert market.gas_limit == 30_000_000
+
+
+@pytest.mark.parametrize("limit", [{"gasLimit": None}, {"gasLimit": "0x0"}])
+async def test_a_gas_limit_that_the_node_does_not_tell_is_not_known(limit):
+    assert (await prices(eth_getBlockByNumber=GOOD["eth_getBlockByNumber"] | limit)).gas_limit is None
 
 
 @pytest.mark.parametrize(
@@ -424,7 +496,7 @@ def test_no_json_breaks_the_reading_of_an_answer(value, data):
     raw = data.draw(st.sampled_from([raw, raw[:-1], raw + b"}", b"\xff" + raw]))
     parsers: list[Callable[[bytes], object]] = [
         *(wire.number, wire.sent_hash, wire.header, wire.block, wire.executed, wire.receipt, wire.fee_history),
-        *(wire.count, wire.gas, lambda raw: wire.receipts(raw, {OTHER})),
+        *(wire.count, wire.gas, wire.is_delegated, wire.word, lambda raw: wire.receipts(raw, {OTHER})),
     ]
     for parse in parsers:
         with suppress(UNDECODABLE):

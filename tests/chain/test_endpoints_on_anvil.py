@@ -197,6 +197,27 @@ async def test_an_account_is_read_at_the_block_asked_for(node, endpoint, alice):
         assert (await endpoint.account(ALICE, (await endpoint.block(number)).ref)).count == number
 
 
+async def test_an_account_is_delegated_while_its_code_is_a_delegation(node, endpoint):
+    async def delegated() -> bool:
+        return (await endpoint.account(ALICE, (await endpoint.view()).head)).delegated
+
+    assert not await delegated()
+    await node.set_code(ALICE, bytes.fromhex("ef0100" + "ab" * 20))
+    assert await delegated()
+    for code in (REVERTS, b""):
+        await node.set_code(ALICE, code)
+        assert not await delegated()
+
+
+async def test_the_pending_count_is_the_pools(node, endpoint, alice):
+    assert await endpoint.pending(ALICE) == 0
+    await endpoint.send([transaction.raw for transaction in await transfers(alice, 3)])
+    assert await endpoint.pending(ALICE) == 3
+    assert (await endpoint.account(ALICE, (await endpoint.view()).head)).count == 0
+    await node.drop_all()
+    assert await endpoint.pending(ALICE) == 0
+
+
 async def test_a_reverted_transaction_is_reported_as_such_and_a_creation_names_its_contract(node, endpoint, alice):
     target = "0x" + "ee" * 20
     await node.set_code(target, REVERTS)
@@ -232,6 +253,7 @@ async def test_estimates_are_for_the_block_and_refusals_carry_the_nodes_words(no
 async def test_the_market_has_a_base_fee_and_a_tip_for_every_speed(node, endpoint, alice):
     quiet = await endpoint.market()
     assert quiet.base_fee > 0
+    assert quiet.gas_limit == int((await node.rpc("eth_getBlockByNumber", "latest", False))["gasLimit"], 16)
     assert set(quiet.priority) == set(Speed)
     for transaction in await transfers(alice, 3):
         await endpoint.send([transaction.raw])
@@ -279,7 +301,9 @@ async def test_a_node_of_another_chain_answers_nothing_and_is_handed_nothing(nod
         endpoint.receipts(head, [transaction.hash]),
         endpoint.account(ALICE, head),
         endpoint.executed(head),
+        endpoint.pending(ALICE),
         endpoint.estimate(ALICE, Payload(to=BOB), head),
+        endpoint.replay(ALICE, Payload(to=BOB), 21_000, head),
         endpoint.market(),
     ):
         with pytest.raises(Unreachable, match="answers for chain 31337, not 1"):

@@ -524,6 +524,7 @@ async def test_fixed_prices_come_with_the_base_fee_of_the_chain():
         market = await endpoint.market()
         assert market.base_fee > 0
         assert market.priority == PRICES
+        assert market.gas_limit == 30_000_000
 
 
 async def test_fixed_prices_are_the_gas_prices_of_a_chain_without_base_fee():

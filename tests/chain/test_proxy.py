@@ -618,6 +618,18 @@ async def test_two_views_of_one_chain_after_a_reorg(node, proxy, endpoint, truth
     assert await endpoint.view() == new
 
 
+async def test_an_old_view_keeps_the_code_that_accounts_had(node, proxy, endpoint, truth):
+    await node.mine(4)
+    await node.set_code(ALICE, bytes.fromhex("ef0100" + "ab" * 20))
+    await node.mine()
+    old = (await endpoint.view()).head
+    await endpoint.account(ALICE, old)  # the proxy keeps the accounts that were asked for
+    await proxy.freeze()
+    await node.reorg(3)
+    assert (await endpoint.account(ALICE, old)).delegated
+    assert not (await truth.account(ALICE, (await truth.view()).head)).delegated
+
+
 async def test_the_old_fork_outlives_a_node_that_is_shorter_now(node, proxy, endpoint):
     await node.mine(6)
     old = await endpoint.view()

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nonchalant.config import (
+    DataFee,
     FixedPrices,
     Keystore,
     Listen,
@@ -60,6 +61,7 @@ fees = { speed = "fast", min_priority_fee_per_gas = "1 gwei", max_priority_fee_p
 id = 137
 endpoints = ["http://127.0.0.1:8546"]
 finality = 64
+data_fee = "op-stack"
 
 [[accounts]]
 chains = [1, 137]
@@ -95,6 +97,7 @@ def test_the_smallest_file_gets_the_defaults() -> None:
     (chain,) = settings.chains
     assert (chain.finality, chain.depth, chain.poll_interval, chain.request_timeout) == ("tag", None, 1.0, 10.0)
     assert chain.fees == FeeRules()
+    assert (chain.data_fee, chain.charges_for_data) == (DataFee.NONE, False)
     assert [(endpoint.name, endpoint.url) for endpoint in chain.endpoints] == [
         ("127.0.0.1:8545", "http://127.0.0.1:8545")
     ]
@@ -110,6 +113,7 @@ def test_every_setting_is_read() -> None:
     assert [endpoint.name for endpoint in main.endpoints] == ["node.example", "own"]
     assert main.fees == FeeRules(speed=Speed.FAST, min_priority=10**9, max_priority=5 * 10**9, max_fee=500 * 10**9)
     assert (side.finality, side.depth) == (64, 64)
+    assert (side.data_fee, side.charges_for_data) == (DataFee.OP_STACK, True)
     assert settings.chain(137) is side
     assert settings.chain(5) is None
     file, keystore, mnemonic = (account.key for account in settings.accounts)
@@ -269,6 +273,7 @@ def test_secrets_are_in_no_repr() -> None:
         (("id = 1\n", "id = 1\nfinality = 0\n"), "chains[0].finality", "from 1"),
         (("id = 1\n", "id = 1\npoll_interval = 0\n"), "chains[0].poll_interval", "expected seconds"),
         (("id = 1\n", 'id = 1\npoll_interval = "1"\n'), "chains[0].poll_interval", "expected seconds"),
+        (("id = 1\n", 'id = 1\ndata_fee = "arbitrum"\n'), "chains[0].data_fee", "none, op-stack"),
         (("id = 1\n", 'id = 1\nfees = { speed = "warp" }\n'), "chains[0].fees.speed", "slow, standard, fast"),
         (("id = 1\n", 'id = 1\nfees = { max_fee_per_gas = "5 dollars" }\n'), "fees.max_fee_per_gas", "unknown unit"),
         (("id = 1\n", "id = 1\nfees = { max_fee_per_gas = -1 }\n"), "fees.max_fee_per_gas", "expected an amount"),

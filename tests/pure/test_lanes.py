@@ -165,6 +165,15 @@ def test_what_is_in_flight_is_committed_and_what_ran_is_not() -> None:
     assert lane.committed() == both - 21_000 * 100
 
 
+def test_the_fee_for_data_is_committed_while_it_is_in_flight() -> None:
+    lane = a_lane(0, 1)
+    plain = lane.committed()
+    lane.data_fees = {0: 5, 1: 7, 9: 100}  # of what is not bound, nothing counts
+    assert lane.committed() == plain + 12
+    lane.apply(Change(freed=(1,), slots=(replace(lane.slots[0], settled=True),)))
+    assert lane.data_fees == {9: 100}
+
+
 def test_a_filler_has_no_transaction() -> None:
     tx = a_transaction("a")
     lane = Lane(a_record(), [a_slot(0, tx_id=None), a_slot(1, tx_id="a")], [tx])

@@ -110,7 +110,7 @@ def test_no_sequence_of_moves_leaves_an_end_or_changes_anything_by_an_illegal_on
         assert (tx.nonce is None) == (tx.hash is None)
         in_block = tx.state in (State.MINED, State.CONFIRMED, State.REVERTED)
         assert tx.state is State.FAILED or in_block == (tx.receipt is not None)
-        assert (tx.state is State.FAILED) == (tx.failure is not None)
+        assert tx.state is State.REVERTED or (tx.state is State.FAILED) == (tx.failure is not None)
         assert not tx.held or tx.state is State.QUEUED
         ended = None if tx.live else tx
 
@@ -149,11 +149,22 @@ def test_reorg_puts_a_mined_transaction_back_in_flight() -> None:
     assert facts(State.MINED, Reorged()) == [("tx.reorged", {"nonce": 3, "hash": "0xee"})]
 
 
-@pytest.mark.parametrize(("move", "kind"), [(Confirmed(), "tx.confirmed"), (Reverted(), "tx.reverted")])
-def test_an_outcome_names_its_block_and_its_cost(move: Move, kind: str) -> None:
-    assert facts(State.MINED, move) == [
-        (kind, {"nonce": 3, "hash": "0xee", "block": 10, "block_hash": RECEIPT.block.hash, "cost": str(RECEIPT.cost)})
-    ]
+@pytest.mark.parametrize(
+    ("move", "kind", "more"),
+    [
+        (Confirmed(), "tx.confirmed", {}),
+        (Reverted(), "tx.reverted", {"reason": None}),
+        (Reverted("too late"), "tx.reverted", {"reason": "too late"}),
+    ],
+)
+def test_an_outcome_names_its_block_and_its_cost(move: Move, kind: str, more: dict[str, object]) -> None:
+    where = {"nonce": 3, "hash": "0xee", "block": 10, "block_hash": RECEIPT.block.hash}
+    assert facts(State.MINED, move) == [(kind, {**where, "cost": str(RECEIPT.cost), **more})]
+
+
+def test_a_reverted_transaction_says_why_as_far_as_it_is_known() -> None:
+    assert moved(State.MINED, Reverted("too late")).failure == "too late"
+    assert moved(State.MINED, Reverted()).failure is None
 
 
 def test_a_superseded_transaction_waits_again_without_nonce_or_hash() -> None:

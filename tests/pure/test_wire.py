@@ -20,6 +20,7 @@ SENDER = "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266"
 CHECKSUMMED = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
 OTHER = "0x70997970c51812dc3a010c7d01b50e0d17dc79c8"
 WORD = "0x" + "ab" * 32
+FUNCTIONS = [{"type": "function", "name": "pay", "inputs": [], "outputs": [], "stateMutability": "payable"}]
 
 SETTINGS = parse_settings(
     """
@@ -65,7 +66,7 @@ def test_the_smallest_request_gets_the_defaults() -> None:
     assert request.lane == LaneKey(31337, SENDER)
     assert request.payload == Payload(to=OTHER)
     assert (request.fees, request.priority, request.tenant) == (Speed.SLOW, 5, "default")
-    assert (request.idempotency_key, request.metadata) == (None, None)
+    assert (request.idempotency_key, request.metadata, request.simulate) == (None, None, False)
 
 
 def test_every_field_is_read() -> None:
@@ -77,13 +78,21 @@ def test_every_field_is_read() -> None:
             access_list=[{"address": OTHER, "storage_keys": [WORD]}, {"address": SENDER}],
             fees={"max_fee_per_gas": "20000000000", "max_priority_fee_per_gas": 1},
             priority=9,
+            simulate=True,
+            abi=[*FUNCTIONS, {"type": "error", "name": "Broke", "inputs": [{"name": "by", "type": "uint", "x": 1}]}],
             metadata={"invoice": 42, "lines": [1.5, None, True]},
         ),
         "invoice-42",
     )
     assert request.payload == Payload(
-        to=OTHER, value=10**18, data=b"\xde\xad\xbe\xef", gas=21_000, access_list=((OTHER, (WORD,)), (SENDER, ()))
+        to=OTHER,
+        value=10**18,
+        data=b"\xde\xad\xbe\xef",
+        gas=21_000,
+        access_list=((OTHER, (WORD,)), (SENDER, ())),
+        abi='[{"type":"error","name":"Broke","inputs":[{"name":"by","type":"uint"}]}]',
     )
+    assert request.simulate
     assert request.fees == Fees(20 * 10**9, 1)
     assert (request.priority, request.idempotency_key) == (9, "invoice-42")
     assert request.metadata == {"invoice": 42, "lines": [1.5, None, True]}
@@ -235,6 +244,36 @@ def test_odd_values_of_the_library_are_refused(changes: dict[object, object]) ->
         parse_request(body() | changes, tx_id="tx", settings=SETTINGS, lanes=LANES)  # type: ignore[operator]
 
 
+def test_an_abi_without_errors_is_none() -> None:
+    assert parse(body(abi=FUNCTIONS)).payload.abi is None
+    assert parse(body(abi=[])).payload.abi is None
+    assert send(abi=None).payload.abi is None
+
+
+@pytest.mark.parametrize(
+    ("abi", "field", "what"),
+    [
+        ("[]", "abi", "expected"),
+        ([7], "abi[0]", "expected an object"),
+        ([*FUNCTIONS, {"type": "error"}], "abi[1].name", "expected a name"),
+        ([{"type": "error", "name": "A", "inputs": [{"type": "x: y"}]}], "abi[0].inputs[0].type", "'x: y' is no type"),
+        ([{}] * 5_001, "abi", "more than 5000 entries"),
+        (
+            [
+                {"type": "error", "name": f"E{n}", "inputs": [{"name": "x" * 100, "type": "uint256"}]}
+                for n in range(600)
+            ],
+            "abi",
+            "the most is 65536",
+        ),
+    ],
+)
+def test_a_bad_abi_is_refused_with_the_place_in_it(abi: object, field: str, what: str) -> None:
+    error = refusal(body(abi=abi))
+    assert error.field == field
+    assert what in str(error)
+
+
 def test_an_unknown_chain_or_account_is_told_with_the_remedy() -> None:
     error = refusal(body(chain_id=5))
     assert isinstance(error, UnknownChain)
@@ -276,6 +315,9 @@ def test_requests_that_mean_different_things_have_different_hashes() -> None:
         body(priority=6),
         body(metadata={}),
         body(metadata={"a": 1}),
+        body(simulate=True),
+        body(abi=[{"type": "error", "name": "Broke"}]),
+        body(abi=[{"type": "error", "name": "Shut"}]),
         body(fees={"speed": "slow"}),
         body(fees={"gas_price": 5}),
         body(fees={"max_fee_per_gas": 5, "max_priority_fee_per_gas": 5}),

@@ -283,7 +283,7 @@ async def test_the_next_nonce_is_never_below_the_settled_bound(store: Store) -> 
     await refused(store, Change(lane=LaneRecord(key=LANE, next_nonce=4, settled_below=5)), lease)
 
 
-@pytest.mark.parametrize("end", [Confirmed(), Reverted(), Outrun("late")], ids=repr)
+@pytest.mark.parametrize("end", [Confirmed(), Reverted(), Reverted("too late"), Outrun("late")], ids=repr)
 async def test_an_end_never_changes(store: Store, end: object) -> None:
     [tx] = await accept(store, "a")
     lease = await take(store)

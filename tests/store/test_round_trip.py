@@ -61,6 +61,7 @@ payloads = st.builds(
     data=st.binary(max_size=64),
     gas=st.none() | numbers,
     access_list=st.lists(st.tuples(addresses, st.lists(hashes, max_size=3).map(tuple)), max_size=3).map(tuple),
+    abi=st.none() | texts,
 )
 receipts = st.builds(
     Receipt,
@@ -79,6 +80,7 @@ requests = st.builds(
     payload=payloads,
     fees=st.sampled_from(Speed) | fees,
     priority=st.integers(0, 9),
+    simulate=st.booleans(),
     tenant=texts,
     idempotency_key=st.none() | texts,
     body_hash=texts,
@@ -166,6 +168,7 @@ def test_a_request_is_read_as_it_was_accepted(request: Request) -> None:
         assert isinstance(accepted, Transaction)
         assert accepted.payload == request.payload
         assert (accepted.fees, accepted.metadata, accepted.tenant) == (request.fees, request.metadata, request.tenant)
+        assert accepted.simulate == request.simulate
         assert await store.transaction(request.id) == accepted
         assert list(await store.queued(LANE, limit=1)) == [accepted]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -38,6 +40,12 @@ def send(
     gas: Annotated[int | None, typer.Option(help="The gas limit; without it an estimate.", show_default=False)] = None,
     speed: Annotated[Speed | None, typer.Option(help="How eagerly to pay.", show_default=False)] = None,
     priority: Annotated[int, typer.Option(min=0, max=9, help="Its place among what is queued; higher goes first.")] = 5,
+    simulate: Annotated[
+        bool, typer.Option("--simulate", help="Run it on the newest block first, also with --gas.")
+    ] = False,
+    abi: Annotated[
+        Path | None, typer.Option(help="A JSON ABI whose errors put a revert in words.", show_default=False)
+    ] = None,
     idempotency_key: Annotated[
         str | None, typer.Option(help="Repeating the command with it sends nothing twice.")
     ] = None,
@@ -56,6 +64,7 @@ def send(
         "value": str(wei(value, "--value")),
         "data": data,
         "priority": priority,
+        "simulate": simulate,
     }
     if to is not None:
         body["to"] = to
@@ -63,6 +72,8 @@ def send(
         body["gas"] = gas
     if speed is not None:
         body["fees"] = {"speed": speed.value}
+    if abi is not None:
+        body["abi"] = _abi(abi)
     if metadata is not None:
         try:
             body["metadata"] = json_object(metadata)
@@ -73,6 +84,15 @@ def send(
         show_json(accepted) if as_json else show(accepted["id"])
         return
     _watch(client, accepted, timeout, as_json=as_json)
+
+
+def _abi(path: Path) -> object:
+    """The ABI in a file: alone, or under `abi` as compilers put it."""
+    try:
+        document = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise typer.BadParameter(f"cannot read {path}: {error}", param_hint="--abi") from None
+    return document["abi"] if isinstance(document, dict) and "abi" in document else document
 
 
 @tx.command("list")
@@ -249,7 +269,8 @@ def _what(now: Shown) -> str:
         case "mined":
             return f"block {receipt['block_number']}  {now['hash']}"
         case "confirmed" | "reverted":
-            return f"block {receipt['block_number']}  cost {format_wei(int(receipt['cost']))}  {now['hash']}"
+            why = "" if now["failure"] is None else f"  {now['failure']}"
+            return f"block {receipt['block_number']}  cost {format_wei(int(receipt['cost']))}  {now['hash']}{why}"
         case _:
             return str(now["failure"] or "")
 

@@ -19,11 +19,10 @@ from nonchalant.testing.upstream import Upstream
 Json = dict[str, Any]
 
 COUNT: Final = "eth_getTransactionCount"
-ACCOUNT: Final = (COUNT, "eth_getBalance")
+ACCOUNT: Final = (COUNT, "eth_getBalance", "eth_getCode")
 # Where methods that read the state say at which block.
 STATE: Final = {
     **dict.fromkeys(ACCOUNT, 1),
-    "eth_getCode": 1,
     "eth_getStorageAt": 2,
     "eth_call": 1,
     "eth_estimateGas": 1,

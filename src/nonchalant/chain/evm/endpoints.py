@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
@@ -158,7 +159,7 @@ class EvmEndpoint:
             estimate, header = await self._ask(question, _header_at(at))
             self._must_have(block, header)
         if isinstance(estimate, NodeRefused):
-            raise _explained(estimate, payload.abi)
+            raise _explained(_short_of_gas(estimate, payload.gas) or estimate, payload.abi)
         return self._read("eth_estimateGas", wire.gas, estimate)
 
     async def replay(self, sender: Address, payload: Payload, gas: int, block: BlockRef) -> str | None:
@@ -321,6 +322,17 @@ class EvmEndpoint:
         if answered != ours:
             return Unknown(f"{self.name} answered with hash {answered} for {ours}")
         return Accepted()
+
+
+_ALLOWANCE: Final = re.compile(r"gas required exceeds allowance\D{0,3}(\d{1,20})", re.ASCII | re.IGNORECASE)
+
+
+def _short_of_gas(refusal: NodeRefused, given: int | None) -> NodeRefused | None:
+    """A payload that ran out of the gas it was given, in plain words: geth's are those for an account without funds."""
+    told = _ALLOWANCE.search(refusal.message)
+    if given is None or told is None or int(told[1]) != given:
+        return None
+    return NodeRefused(f"execution reverted: out of gas, {given} were given", refusal.node_code)
 
 
 def _explained(refusal: NodeRefused, abi: str | None) -> NodeRefused:
