@@ -13,6 +13,7 @@ from itertools import chain as in_turn
 from os import PathLike
 
 from nonchalant import config, logs, signers
+from nonchalant.asking import Asking
 from nonchalant.chain.evm import pricing
 from nonchalant.chain.evm.endpoints import EvmChain, EvmEndpoint
 from nonchalant.config import AccountSettings, ChainSettings, Settings
@@ -79,6 +80,7 @@ class Nonchalant:
         store: Store,
         engine: Engine,
         intake: Intake,
+        asking: Asking,
         bells: Doorbells,
         accounts: Mapping[LaneKey, AccountSettings],
         clock: Clock,
@@ -88,6 +90,7 @@ class Nonchalant:
         self.store = store
         self.engine = engine
         self.known_lanes = accounts
+        self.asking = asking
         self._intake = intake
         self._bells = bells
         self._clock = clock
@@ -133,6 +136,7 @@ class Nonchalant:
             store=store,
             engine=engine,
             intake=intake,
+            asking=Asking(store, clock, entropy, arrived=engine.poke),
             bells=bells,
             accounts={lane: account for lane, (_, account) in keys.items()},
             clock=clock,

@@ -86,8 +86,8 @@ async def assign(desk: Desk) -> bool:
         desk.assign_due = True  # there may be more
     if not due:
         return False
-    held = await _hold_twins(desk, due)
-    verdicts = await _judge(desk, [tx for tx in due if tx.id not in held])
+    gone = await _hold_twins(desk, due) | await _expire(desk, due)
+    verdicts = await _judge(desk, [tx for tx in due if tx.id not in gone])
     try:
         return await _sign_and_commit(desk, verdicts)
     except RowMoved:
@@ -110,6 +110,16 @@ async def _hold_twins(desk: Desk, due: Sequence[Transaction]) -> frozenset[TxId]
             await desk.commit(work)
             held.add(tx.id)
     return frozenset(held)
+
+
+async def _expire(desk: Desk, due: Sequence[Transaction]) -> frozenset[TxId]:
+    """End what nobody wants any more, before it costs a nonce."""
+    work = desk.work()
+    overdue = [tx for tx in due if tx.is_overdue(work.at)]
+    for tx in overdue:
+        work.move(tx, lifecycle.Expired())
+    await desk.commit(work)
+    return frozenset(tx.id for tx in overdue)
 
 
 def _forget_gone(desk: Desk, due: Collection[TxId], resting: Collection[TxId]) -> None:
@@ -183,7 +193,8 @@ async def _with_data_fees(desk: Desk, verdicts: Sequence[Verdict]) -> list[Verdi
     ready = [verdict for verdict in verdicts if isinstance(verdict, Ready)]
     if not ready:
         return list(verdicts)
-    flying = [slot for slot in desk.lane.open_slots() if slot.nonce not in desk.lane.data_fees]
+    unasked = (slot for slot in desk.lane.open_slots() if slot.nonce not in desk.lane.data_fees)
+    flying = [slot for slot in unasked if slot.attempts]
     drafts = [_draft_in_flight(desk, slot) for slot in flying]
     drafts += [_draft(desk, one, nonce) for one, nonce in zip(ready, desk.lane.take(len(ready)), strict=True)]
     try:
@@ -197,9 +208,10 @@ async def _with_data_fees(desk: Desk, verdicts: Sequence[Verdict]) -> list[Verdi
 
 
 def _draft_in_flight(desk: Desk, slot: Slot) -> Draft:
-    tx, newest = desk.lane.transaction_of(slot), slot.newest
-    payload = Payload.nothing(desk.key.address) if tx is None else tx.payload
-    return Draft(lane=desk.key, nonce=slot.nonce, payload=payload, gas=newest.gas, fees=newest.fees)
+    tx, last = desk.lane.transaction_of(slot), slot.attempts[-1]
+    version = last.payload_version
+    payload = Payload.nothing(desk.key.address) if tx is None or version == 0 else tx.payload_of(version)
+    return Draft(lane=desk.key, nonce=slot.nonce, payload=payload, gas=last.gas, fees=last.fees)
 
 
 def _draft(desk: Desk, one: Ready, nonce: int) -> Draft:
@@ -270,7 +282,9 @@ def _prepare(desk: Desk, work: Work, ready: list[Ready]) -> list[tuple[Transacti
         for one, nonce in zip(ready, desk.lane.take(len(ready)), strict=True):
             draft = _draft(desk, one, nonce)
             try:
-                prepared.append((one.tx, signing.prepare(desk, draft, AttemptKind.ORIGINAL, one.tx.id)))
+                prepared.append(
+                    (one.tx, signing.prepare(desk, draft, AttemptKind.ORIGINAL, one.tx.id, one.tx.payload_version))
+                )
             except Unencodable as error:
                 work.move(one.tx, lifecycle.Failed(str(error)))
                 ready.remove(one)

@@ -13,7 +13,7 @@ from nonchalant import lifecycle, policy
 from nonchalant.desk import FILLER_MARK, Desk, Outlet
 from nonchalant.errors import LeaseLost
 from nonchalant.lanes import Work
-from nonchalant.model import Answer, Attempt, Attention, Hash, Millis, Refused, Slot, State, Unknown
+from nonchalant.model import Answer, Attempt, Attention, Hash, Millis, Refused, Slot, State, Unknown, Wanted
 from nonchalant.policy import NEVER_SENT
 from nonchalant.ports import Endpoint
 from nonchalant.rejections import Fate, Rejection
@@ -29,14 +29,16 @@ async def broadcast(desk: Desk) -> bool:
     """Record what endpoints answered, then hand over what is due. True: something changed."""
     changed = await _record_answers(desk)
     for slot in desk.lane.open_slots():
-        if is_due(desk, slot):
-            _hand_over(desk, slot.newest)
+        newest = slot.newest
+        if newest is not None and is_due(desk, newest):
+            _hand_over(desk, newest)
     return changed
 
 
-def is_due(desk: Desk, slot: Slot) -> bool:
-    """Whether the newest attempt has not been handed over since it was signed, loaded, or found to be missing."""
-    return desk.sendings.get(slot.newest.hash, NEVER_SENT).at is None
+def is_due(desk: Desk, attempt: Attempt) -> bool:
+    """Whether it has not been handed over since it was signed, loaded, or found to be missing."""
+    # A holder of a reservation may keep its bytes to itself.
+    return bool(attempt.raw) and desk.sendings.get(attempt.hash, NEVER_SENT).at is None
 
 
 def _hand_over(desk: Desk, attempt: Attempt) -> None:
@@ -151,8 +153,11 @@ def is_releasable(desk: Desk, slot: Slot) -> bool:
 
 def _release(desk: Desk, work: Work, slot: Slot) -> None:
     tx = desk.lane.transaction_of(slot)
-    if tx is not None:
-        work.move(tx, lifecycle.Failed(f"no node accepts these bytes: {work.answer_to(slot.newest)}"))
+    if tx is not None and slot.wanted in (Wanted.CANCEL, Wanted.EXPIRY):
+        work.move(tx, lifecycle.Recalled())
+        work.move(tx, lifecycle.Cancelled() if slot.wanted is Wanted.CANCEL else lifecycle.Expired())
+    elif tx is not None:
+        work.move(tx, lifecycle.Failed(f"no node accepts these bytes: {work.answer_to(slot.attempts[-1])}"))
     else:
         desk.fill_after = desk.ticks() + FILLER_PAUSE
         work.mark_lane(Attention(FILLER_MARK, "nodes refuse the filler for a gap; check the chain's rules", work.at))

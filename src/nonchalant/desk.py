@@ -18,7 +18,21 @@ from nonchalant.errors import LeaseLost, SignerFailed, Unreachable
 from nonchalant.fees import FeeRules
 from nonchalant.heads import Head
 from nonchalant.lanes import Lane, Work
-from nonchalant.model import Answer, Attempt, Attention, BlockRef, Hash, LaneKey, Lease, Market, Millis, Receipt, TxId
+from nonchalant.model import (
+    Answer,
+    Attempt,
+    Attention,
+    BlockRef,
+    Control,
+    Hash,
+    LaneKey,
+    Lease,
+    Market,
+    Millis,
+    Payload,
+    Receipt,
+    TxId,
+)
 from nonchalant.policy import Patience, Sending
 from nonchalant.ports import Chain, Clock, Endpoint, Signer, Store
 
@@ -32,6 +46,7 @@ SIGNER_MARK = "signer_failed"
 FILLER_MARK = "filler_refused"
 CANNOT_FILL_MARK = "cannot_fill"
 HALTED_MARK = "chain_halted"
+BEHIND_MARK = "chain_behind"
 SIGNER_PAUSE: Millis = 5_000
 
 
@@ -94,6 +109,8 @@ class Desk:
     clock: Clock
     final_by_depth: bool = False  # finality is our own guess: what lost its nonce waits for a person
     wake: asyncio.Event = field(default_factory=asyncio.Event)
+    control: Control = field(default_factory=Control)
+    orders_due: bool = True  # people may want something
     inbox: list[Receipt] = field(default_factory=list)  # from the follower, not yet recorded
     answers: list[tuple[Hash, str, Answer]] = field(default_factory=list)  # from endpoints, not yet recorded
     sendings: dict[Hash, Sending] = field(default_factory=dict)
@@ -176,6 +193,11 @@ class Desk:
         have caught up. Until then nothing of ours is in the way of what was lost, and the count tells.
         """
         return self.quarantine_top is not None and self.head.final.number >= self.quarantine_top
+
+    async def estimate(self, payload: Payload) -> int:
+        """Gas the payload needs on top of our head."""
+        top, address = self.head.top, self.key.address
+        return await self.eyes.ask(lambda endpoint: endpoint.estimate(address, payload, top))
 
     def report_foreign(self, work: Work) -> None:
         """Say so if nonces are used that this lane gave to nobody: somebody else has the key.

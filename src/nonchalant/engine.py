@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -15,10 +15,12 @@ from nonchalant import reconcile
 from nonchalant.assign import assign
 from nonchalant.broadcast import broadcast
 from nonchalant.cluster import Cluster
-from nonchalant.desk import HALTED_MARK, Desk, LaneRules
+from nonchalant.desk import BEHIND_MARK, HALTED_MARK, Desk, LaneRules
 from nonchalant.errors import LeaseLost, NodeRefused, NonchalantError, Unreachable
+from nonchalant.grant import grant
+from nonchalant.housekeeping import Housekeeping
 from nonchalant.lanes import Lane
-from nonchalant.model import Attention, LaneKey, Lease
+from nonchalant.model import Attention, BlockRef, LaneKey, Lease, Mode
 from nonchalant.notify import Notifier
 from nonchalant.ports import Chain, Clock, Entropy, Signer, Sink, Store
 from nonchalant.rescue import rescue
@@ -31,7 +33,7 @@ log = structlog.get_logger()
 Stage = Callable[[Desk], Awaitable[bool]]
 
 # What the chain says comes first; what was decided goes out last.
-STAGES: tuple[Stage, ...] = (watch, settle, reconcile.reconcile, broadcast, assign, rescue, broadcast)
+STAGES: tuple[Stage, ...] = (watch, settle, reconcile.reconcile, grant, broadcast, assign, rescue, broadcast)
 
 # Passes over the stages before the lane lets others run, whatever else there is to do.
 PASSES = 20
@@ -81,6 +83,7 @@ class Engine:
         self.cluster = Cluster(store, clock, owner=entropy.token(), ttl=rules.lease_seconds, lanes=signers.keys())
         self.notifier = Notifier(store, sinks)
         self.desks: dict[LaneKey, Desk] = {}
+        self._housekeeping = Housekeeping(store, clock)
         self._store = store
         self._signers = signers
         self._rules = rules
@@ -135,7 +138,7 @@ class Engine:
         if desk is None:
             self._sweep_now.set()
         else:
-            desk.assign_due = True
+            desk.assign_due = desk.orders_due = True
             desk.wake.set()
         self.notifier.wake.set()
 
@@ -147,7 +150,18 @@ class Engine:
     async def _follow(self, follower: Follower, seconds: float) -> None:
         while True:
             await self._guarded("follow", follower.poll())
+            if follower.halted is not None:
+                await self._guarded("halt", self._halt(follower, follower.halted))
             await self._clock.sleep(seconds)
+
+    async def _halt(self, follower: Follower, reason: str) -> None:
+        """Stop every lane of the chain, on every node and over restarts; then see what the chain is now."""
+        await self._store.halt(follower.chain.chain_id, reason)
+        for desk in self.desks.values():
+            if desk.key.chain_id == follower.chain.chain_id:
+                desk.control = replace(desk.control, mode=Mode.HALTED, reason=reason)
+                desk.orders_due = True
+        follower.start_over()
 
     async def _keep_leases(self) -> None:
         while True:
@@ -172,6 +186,7 @@ class Engine:
     async def _sweep_for_ever(self) -> None:
         while True:
             await self._guarded("sweep", self._sweep())
+            await self._guarded("housekeeping", self._keep_house())
             await nap(self._clock, self._sweep_now, self._rules.sweep_seconds)
 
     async def _sweep(self) -> None:
@@ -190,6 +205,10 @@ class Engine:
                 return  # taken while we were told to stop: it is let go with the others
             if lease is not None:
                 self._workers[lane] = asyncio.create_task(self._own(lease))
+
+    async def _keep_house(self) -> None:
+        if not self._stopped.is_set() and await self._housekeeping.round():
+            self.notifier.wake.set()
 
     async def _guarded(self, what: str, action: Awaitable[None]) -> None:
         """A service outlives its errors: each is logged once, and the next round tries again."""
@@ -259,7 +278,10 @@ class Engine:
             await self._take_over(desk)
             idle_since: float | None = None
             while not self._stopped.is_set():
+                was_halted = desk.control.mode is Mode.HALTED
                 await self._round(desk, follower)
+                if was_halted and desk.control.mode is not Mode.HALTED:
+                    return  # to be read anew: what was known before the halt does not count
                 now = self._clock.monotonic()
                 if self._is_idle(desk):
                     idle_since = now if idle_since is None else idle_since
@@ -302,10 +324,13 @@ class Engine:
         """Before anything else: what does the chain say of this account?"""
         while not self._stopped.is_set():
             try:
+                await self._check_chain(desk)
+                if desk.control.mode is Mode.HALTED:
+                    return
                 await desk.see_account()
                 await reconcile.begin(desk)
                 work = desk.work()
-                desk.clear_mark(work, HALTED_MARK)
+                desk.clear_mark(work, HALTED_MARK, BEHIND_MARK)
                 await desk.commit(work)
                 return
             except (Unreachable, NodeRefused) as error:
@@ -313,10 +338,40 @@ class Engine:
                 desk.check_lease()
                 await nap(self._clock, desk.wake, TICK_SECONDS)
 
-    async def _round(self, desk: Desk, follower: Follower) -> None:
-        if follower.halted is not None:
+    async def _check_chain(self, desk: Desk) -> None:
+        """Whether what was final here is still on the chain: another one under the same name must not be sent to."""
+        desk.control = (await self._store.orders(desk.key)).control
+        record, head = desk.lane.record, desk.head
+        if record.seen_hash is None or desk.control.mode is Mode.HALTED:
+            return
+        seen = BlockRef(record.seen_block, record.seen_hash)
+        if seen.number > head.final.number:
+            if head.has(seen) or await self._is_believed(desk):
+                return
+            reason = f"the chain is behind block {seen.number}, which was final here; if it was reset, resume the lane"
             work = desk.work()
-            work.mark_lane(Attention(HALTED_MARK, follower.halted, work.at))
+            work.mark_lane(Attention(BEHIND_MARK, reason, work.at))
+            await desk.commit(work)
+            raise Unreachable(reason)
+        if not await desk.eyes.vouch(seen):
+            reason = f"block {seen.number} was final and is not on the chain any more"
+            await self._store.halt(desk.key.chain_id, reason)
+            desk.control = replace(desk.control, mode=Mode.HALTED, reason=reason)
+
+    async def _is_believed(self, desk: Desk) -> bool:
+        """Whether somebody resumed the lane since it was loaded: whatever was final before, the chain now counts."""
+        summary = await self._store.lane(desk.key)
+        if summary is None or summary.record.seen_hash is not None:
+            return False
+        desk.lane.record = replace(desk.lane.record, seen_hash=None)
+        return True
+
+    async def _round(self, desk: Desk, follower: Follower) -> None:
+        if desk.control.mode is Mode.HALTED and desk.orders_due:
+            await self._run(grant, desk)
+        if follower.halted is not None or desk.control.mode is Mode.HALTED:
+            work = desk.work()
+            work.mark_lane(Attention(HALTED_MARK, follower.halted or desk.control.reason, work.at))
             await desk.commit(work)
             return
         for _ in range(PASSES):

@@ -60,6 +60,40 @@ class QueueFull(NonchalantError):
     code = "queue_full"
 
 
+class LaneDraining(NonchalantError):
+    """The lane takes no new transactions until it is resumed; use another account."""
+
+    code = "lane_draining"
+
+
+class TooManyWishes(NonchalantError):
+    """The lane has as many open wishes as it may have; try again when its owner has granted some."""
+
+    code = "too_many_wishes"
+
+
+class TooLate(NonchalantError):
+    """The transaction has gone too far for that; its state says how far."""
+
+    code = "too_late"
+
+
+class WishRefused(NonchalantError):
+    """The lane's owner refused; the reason says why, and nothing was changed."""
+
+    code = "refused"
+
+    def __init__(self, reason: str, why: str) -> None:
+        super().__init__(reason)
+        self.why = why  # the reason's own code
+
+
+class WishPending(NonchalantError):
+    """No node that owns the lane has answered yet; ask again."""
+
+    code = "no_answer_yet"
+
+
 class NotFound(NonchalantError):
     """There is nothing under this name."""
 

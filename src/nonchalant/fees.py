@@ -70,6 +70,25 @@ def raised(previous: Fees, wish: Speed | Fees, market: Market, rules: FeeRules) 
     return offer if _within(offer, cap, rules.max_priority) else None
 
 
+def outbid(previous: Fees, market: Market, rules: FeeRules) -> Fees:
+    """What does nothing in place of `previous` offers: enough to replace it, or else the most that the caps allow.
+
+    At the cap it replaces nothing that nodes still hold, but they take it where they have dropped that.
+    """
+    offer = raised(previous, Speed.FAST, market, rules)
+    if offer is not None:
+        return offer
+    fresh = opening(Speed.FAST, market, rules)
+    dearest = max(fresh.max_fee, _at_most(previous.max_fee, rules.max_fee))
+    if previous.priority is None:
+        return Fees(dearest)
+    return Fees(dearest, min(dearest, max(fresh.priority or 0, _at_most(previous.priority, rules.max_priority))))
+
+
+def is_within_caps(fees: Fees, rules: FeeRules) -> bool:
+    return _within(fees, rules.max_fee, rules.max_priority)
+
+
 def replacement_floor(previous: Fees) -> Fees:
     """The least that replaces `previous`: every field raised by the step, rounded up, and never by nothing."""
     return Fees(_stepped(previous.max_fee), None if previous.priority is None else _stepped(previous.priority))

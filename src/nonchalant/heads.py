@@ -29,6 +29,11 @@ class Head:
     def is_final(self, ref: BlockRef) -> bool:
         return ref.number <= self.final.number and self.has(ref)
 
+    def above(self, block: BlockRef, count: int) -> tuple[BlockRef, ...]:
+        """The first so many blocks linked on top of this one; fewer if there are no more, or they are not known."""
+        numbers = range(block.number + 1, min(block.number + count, self.top.number) + 1)
+        return tuple(BlockRef(number, self.hashes[number]) for number in numbers if number in self.hashes)
+
     def links(self, block: Block) -> bool:
         """Whether the block's parent is on this chain, at or above finality."""
         return block.number > self.final.number and self.hashes.get(block.number - 1) == block.parent

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from nonchalant.errors import CommitUnknown, KeyReused, QueueFull, ShuttingDown, StoreUnavailable
+from nonchalant.errors import CommitUnknown, KeyReused, LaneDraining, QueueFull, ShuttingDown, StoreUnavailable
 from nonchalant.model import LaneKey, Request, Transaction
-from nonchalant.ports import Acceptance, Clock, Duplicate, KeyTaken, NoRoom, Store
+from nonchalant.ports import Acceptance, Clock, Draining, Duplicate, KeyTaken, NoRoom, Store
 
 log = structlog.get_logger()
 
@@ -55,6 +55,8 @@ class Intake:
                 return tx, False
             case KeyTaken():
                 raise KeyReused(f"idempotency key {request.idempotency_key!r} was used for another request")
+            case Draining():
+                raise LaneDraining(f"lane {request.lane} is being drained; use another account, or resume it")
             case NoRoom():
                 raise QueueFull(
                     f"{self._limits[request.lane]} transactions wait in lane {request.lane}; try again later"

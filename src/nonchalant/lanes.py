@@ -22,6 +22,7 @@ from nonchalant.model import (
     Millis,
     Payload,
     Receipt,
+    Reply,
     Slot,
     SlotKind,
     Stranger,
@@ -180,8 +181,14 @@ class Lane:
 
 
 def exposure(slot: Slot, tx: Transaction | None) -> Wei:
-    value = 0 if tx is None else tx.payload.value
-    return value + max(attempt.gas * attempt.fees.max_fee for attempt in slot.attempts)
+    """The most that whichever attempt of the slot is executed takes from the balance."""
+    return max((_cost(attempt, tx) for attempt in slot.attempts), default=0)
+
+
+def _cost(attempt: Attempt, tx: Transaction | None) -> Wei:
+    version = attempt.payload_version
+    value = tx.payload_of(version).value if tx is not None and version else 0
+    return value + attempt.gas * attempt.fees.max_fee
 
 
 class Work:
@@ -192,25 +199,35 @@ class Work:
         self._lane = lane
         self._before: dict[TxId, Transaction] = {}
         self._after: dict[TxId, Transaction] = {}
+        self._rewritten: set[TxId] = set()
         self._slots: dict[int, Slot] = {}
         self._freed: list[int] = []
         self._attempts: list[Attempt] = []
         self._answered: dict[Hash, Attempt] = {}
         self._record: LaneRecord | None = None
         self._strangers: dict[Hash, Stranger] = {}
+        self._granted: dict[str, Reply] = {}
+        self._unsettled_from: int | None = None
         self._events: list[Event] = []
 
     def move(self, tx: Transaction, move: lifecycle.Move) -> Transaction:
         """Step the transaction, from what this work has made of it so far."""
         self._before.setdefault(tx.id, tx)
         moved, events = lifecycle.step(self._after.get(tx.id, tx), move, self.at)
-        # However many steps one commit takes, the row is written once: one version on from what was read.
-        self._after[tx.id] = replace(moved, version=self._before[tx.id].version + 1)
+        self._after[tx.id] = lifecycle.one_version_on(moved, self._before[tx.id])
         self._events += events
+        if isinstance(move, lifecycle.Valued | lifecycle.Replaced):
+            self._rewritten.add(tx.id)
         return self._after[tx.id]
 
+    def latest(self, tx: Transaction) -> Transaction:
+        """The transaction as this work leaves it."""
+        return self._after.get(tx.id, tx)
+
     def bind(self, nonce: int, kind: SlotKind, attempt: Attempt) -> None:
-        self._slots[nonce] = Slot(nonce=nonce, kind=kind, tx_id=attempt.tx_id, attempts=(attempt,))
+        self._slots[nonce] = Slot(
+            nonce=nonce, kind=kind, tx_id=attempt.tx_id, attempts=(attempt,), payload_version=attempt.payload_version
+        )
         self._attempts.append(attempt)
 
     def slot(self, slot: Slot) -> None:
@@ -239,26 +256,40 @@ class Work:
     def settle(self, slot: Slot) -> None:
         self._slots[slot.nonce] = replace(slot, settled=True)
 
+    @property
+    def lane_record(self) -> LaneRecord:
+        """The lane's record, as this work leaves it."""
+        return self._record or self._lane.record
+
     def record(self, record: LaneRecord) -> None:
         if record != self._lane.record:
             self._record = record
+
+    def reply(self, wish_id: str, refused: str | None = None, **data: object) -> None:
+        """Answer a wish: granted, or refused for this reason."""
+        self._granted[wish_id] = Reply(refused, data)
+
+    def unsettle_from(self, nonce: int) -> None:
+        """Nonces from here on are not final after all, because an operator says so."""
+        self._unsettled_from = nonce
 
     def stranger(self, stranger: Stranger) -> None:
         self._strangers[stranger.hash] = stranger
 
     def hold_for(self, tx: Transaction, stranger: Stranger) -> None:
         """The transaction may have run already, as this stranger: a person decides. The stranger holds nobody else."""
-        reason = f"{stranger.hash} did the same, unknown to this store; if it should happen twice, send it again under another key"
+        reason = (
+            f"{stranger.hash} did the same, unknown to this store; release it if it should happen twice, else cancel it"
+        )
         self.move(tx, lifecycle.Held(Attention("same_payload_executed", reason, self.at)))
         self.stranger(replace(stranger, tx_id=tx.id))
 
     def mark_lane(self, attention: Attention | None) -> None:
         """Set or clear the lane's mark; saying the same thing again is not news."""
-        current = self._record or self._lane.record
-        known = current.attention
+        known = self.lane_record.attention
         if (known and known.code) == (attention and attention.code):
             return
-        self._record = replace(current, attention=attention)
+        self._record = replace(self.lane_record, attention=attention)
         if attention is not None:
             self.event("lane.attention", code=attention.code, reason=attention.reason)
 
@@ -275,17 +306,21 @@ class Work:
             or self._answered
             or self._record
             or self._strangers
+            or self._granted
             or self._events
         )
 
     def change(self) -> Change:
         return Change(
             transactions=tuple(self._after.values()),
+            rewritten=frozenset(self._rewritten),
             slots=tuple(self._slots.values()),
             freed=tuple(self._freed),
             attempts=tuple(self._attempts),
             answered=tuple(self._answered.values()),
             lane=self._record,
             strangers=tuple(self._strangers.values()),
+            granted=dict(self._granted),
+            unsettled_from=self._unsettled_from,
             events=tuple(self._events),
         )

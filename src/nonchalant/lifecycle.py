@@ -10,7 +10,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from nonchalant.errors import IllegalMove
-from nonchalant.model import Attention, Event, Fees, Hash, Millis, Receipt, State, Transaction
+from nonchalant.model import (
+    AttemptKind,
+    Attention,
+    BlockRef,
+    Event,
+    Fees,
+    Hash,
+    Millis,
+    Payload,
+    Receipt,
+    Speed,
+    State,
+    Transaction,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +41,25 @@ class Broadcast:
 
 @dataclass(frozen=True, slots=True)
 class Repriced:
-    """A further attempt with the same payload was signed for its slot."""
+    """A further attempt was signed for its slot: a better price, a replacement, or what cancels it."""
 
     hash: Hash
     fees: Fees
+    kind: AttemptKind = AttemptKind.BUMP
+
+
+@dataclass(frozen=True, slots=True)
+class Valued:
+    """The user names another price for it."""
+
+    fees: Speed | Fees
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """The user wants another payload in its place."""
+
+    payload: Payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +72,18 @@ class Included:
 @dataclass(frozen=True, slots=True)
 class Reorged:
     """The block that executed it left the linked chain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deepened:
+    """As many blocks as were asked for are linked above it, or it is final with fewer."""
+
+    blocks: tuple[BlockRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """Blocks above it that were told of left the linked chain; its own is still there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +104,12 @@ class Superseded:
 
     by: Hash | None
     hold: Attention | None = None
+    ends: bool = False  # it was not wanted any more: it does not wait for another slot
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """Its slot was given back: no attempt of it ever left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +127,25 @@ class Outrun:
 
 
 @dataclass(frozen=True, slots=True)
+class Cancelled:
+    """It will never run: it was still queued, or what cancels it took its slot for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """Its deadline passed, and it will never run."""
+
+
+@dataclass(frozen=True, slots=True)
 class Held:
     """It waits for an operator."""
 
     attention: Attention
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """It may go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +159,22 @@ Move = (
     Assigned
     | Broadcast
     | Repriced
+    | Valued
+    | Replaced
     | Included
     | Reorged
+    | Deepened
+    | Forked
     | Confirmed
     | Reverted
     | Superseded
+    | Recalled
     | Failed
     | Outrun
+    | Cancelled
+    | Expired
     | Held
+    | Released
     | Marked
 )
 
@@ -113,10 +182,14 @@ Move = (
 TABLE: Mapping[tuple[State, type[Move]], State] = {
     (State.QUEUED, Assigned): State.SIGNED,
     (State.QUEUED, Failed): State.FAILED,
+    (State.QUEUED, Cancelled): State.CANCELLED,
+    (State.QUEUED, Expired): State.EXPIRED,
     (State.QUEUED, Held): State.QUEUED,
+    (State.QUEUED, Released): State.QUEUED,
     (State.SIGNED, Broadcast): State.SENT,
     (State.SIGNED, Repriced): State.SIGNED,
     (State.SIGNED, Failed): State.FAILED,
+    (State.SIGNED, Recalled): State.QUEUED,
     # A process died between the broadcast and its record: the chain knows more than we wrote.
     (State.SIGNED, Included): State.MINED,
     (State.SIGNED, Superseded): State.QUEUED,
@@ -124,10 +197,20 @@ TABLE: Mapping[tuple[State, type[Move]], State] = {
     (State.SENT, Included): State.MINED,
     (State.SENT, Superseded): State.QUEUED,
     (State.MINED, Reorged): State.SENT,
+    (State.MINED, Deepened): State.MINED,
+    (State.MINED, Forked): State.MINED,
     (State.MINED, Confirmed): State.CONFIRMED,
     (State.MINED, Reverted): State.REVERTED,
+    # What does nothing took its slot for good; the wish that asked for it names the end.
     (State.MINED, Outrun): State.FAILED,
-} | {(state, Marked): state for state in (State.QUEUED, State.SIGNED, State.SENT)}
+    (State.MINED, Cancelled): State.CANCELLED,
+    (State.MINED, Expired): State.EXPIRED,
+} | {
+    # Wishes are heard at any time; what the chain has executed already, it decides.
+    (state, move): state
+    for state in (State.QUEUED, State.SIGNED, State.SENT, State.MINED)
+    for move in (Valued, Replaced, Marked)
+}
 
 
 def step(tx: Transaction, move: Move, at: Millis) -> tuple[Transaction, tuple[Event, ...]]:
@@ -135,11 +218,17 @@ def step(tx: Transaction, move: Move, at: Millis) -> tuple[Transaction, tuple[Ev
     target = TABLE.get((tx.state, type(move)))
     if target is None:
         raise IllegalMove(f"{tx.id} is {tx.state}: {type(move).__name__} is not a move from there")
-    if tx.held and target is not tx.state:
+    if tx.held and target is not tx.state and not isinstance(move, Cancelled | Expired):
         raise IllegalMove(f"{tx.id} is held: {type(move).__name__} must wait until it is released")
     moved = replace(_told(tx, move), state=target, version=tx.version + 1, updated_at=at)
-    events = tuple(Event(kind=kind, lane=tx.lane, at=at, tx_id=tx.id, data=data) for kind, data in _facts(moved, move))
+    facts = _facts(moved, move, fork=tx.forked)
+    events = tuple(Event(kind=kind, lane=tx.lane, at=at, tx_id=tx.id, data=data) for kind, data in facts)
     return moved, events
+
+
+def one_version_on(moved: Transaction, read: Transaction) -> Transaction:
+    """However many steps one commit takes, the row is written once: one version on from what was read."""
+    return replace(moved, version=read.version + 1)
 
 
 def _told(tx: Transaction, move: Move) -> Transaction:
@@ -149,16 +238,29 @@ def _told(tx: Transaction, move: Move) -> Transaction:
             return replace(tx, nonce=nonce, hash=hash, attention=None)
         case Repriced(hash, _):
             return replace(tx, hash=hash)
+        case Valued(fees):
+            return replace(tx, fees=fees)
+        case Replaced(payload):
+            return replace(tx, payload=payload, earlier=(*tx.earlier, tx.payload), attention=_unless_held(tx))
         case Included(receipt):
             return replace(tx, receipt=receipt, hash=receipt.hash, attention=None)
         case Reorged():
-            return replace(tx, receipt=None)
+            return replace(tx, receipt=None, deep=None, forked=True)
+        case Deepened(blocks):
+            assert tx.receipt is not None
+            return replace(tx, deep=blocks[-1] if blocks else tx.receipt.block, forked=False)
+        case Forked():
+            return replace(tx, deep=None, forked=True)
         case Superseded(_, hold):
             return replace(tx, nonce=None, hash=None, held=hold is not None, attention=hold)
+        case Recalled():
+            return replace(tx, nonce=None, hash=None, attention=None)
         case Failed(reason):
             return replace(tx, failure=reason, nonce=None, hash=None, attention=None)
         case Outrun(reason):
             return replace(tx, failure=reason, attention=None)
+        case Cancelled() | Expired() | Released():
+            return replace(tx, held=False, attention=None)
         case Reverted(why):
             return replace(tx, failure=why)
         case Held(attention):
@@ -169,37 +271,63 @@ def _told(tx: Transaction, move: Move) -> Transaction:
             return tx
 
 
-def _facts(tx: Transaction, move: Move) -> list[tuple[str, dict[str, object]]]:
+def _facts(tx: Transaction, move: Move, *, fork: bool) -> list[tuple[str, dict[str, object]]]:
+    """What to tell of the moved transaction; `fork`: blocks it was told of before are replaced."""
     slot: dict[str, object] = {"nonce": tx.nonce, "hash": tx.hash}
     match move:
         case Assigned():
             return [("tx.signed", slot)]
         case Broadcast():
             return [("tx.sent", slot)]
-        case Repriced(hash, fees):
+        case Repriced(hash, fees, kind):
             return [
                 (
                     "attempt.bumped",
-                    {"nonce": tx.nonce, "hash": hash, "max_fee": str(fees.max_fee), "priority": _text(fees.priority)},
+                    {
+                        "nonce": tx.nonce,
+                        "hash": hash,
+                        "kind": kind.value,
+                        "max_fee": str(fees.max_fee),
+                        "priority": _text(fees.priority),
+                    },
                 )
             ]
+        case Valued() | Forked():
+            return []
+        case Replaced():
+            return [("tx.replaced", {"payload_version": tx.payload_version})]
         case Included(receipt):
-            return [("tx.mined", slot | {"block": receipt.block.number, "block_hash": receipt.block.hash})]
+            where: dict[str, object] = {"block": receipt.block.number, "block_hash": receipt.block.hash}
+            return [("tx.mined", slot | where | {"fork": fork})]
+        case Deepened(blocks):
+            above = [{"number": block.number, "hash": block.hash} for block in blocks]
+            return [("tx.depth", slot | {"depth": len(blocks), "confirmations": above, "fork": fork})]
         case Reorged():
             return [("tx.reorged", slot)]
         case Confirmed() | Reverted():
             return [(f"tx.{tx.state}", slot | _outcome(tx, move))]
-        case Superseded(by, hold):
-            then: tuple[str, dict[str, object]] = ("tx.requeued", {})
+        case Superseded(by, hold, ends):
+            then: list[tuple[str, dict[str, object]]] = [] if ends else [("tx.requeued", {})]
             if hold is not None:
-                then = ("tx.held", {"code": hold.code, "reason": hold.reason})
-            return [("tx.superseded", {"by": by}), then]
+                then = [("tx.held", {"code": hold.code, "reason": hold.reason})]
+            return [("tx.superseded", {"by": by}), *then]
+        case Recalled():
+            return [("tx.requeued", {})]
         case Failed(reason) | Outrun(reason):
             return [("tx.failed", {"reason": reason})]
+        case Cancelled() | Expired():
+            return [(f"tx.{tx.state}", slot)]
+        case Released():
+            return [("tx.released", {})]
         case Held(attention):
             return [("tx.held", {"code": attention.code, "reason": attention.reason})]
         case Marked(attention):  # pragma: no branch - mypy proves that it is the last
             return [("tx.attention", {"code": attention.code, "reason": attention.reason})]
+
+
+def _unless_held(tx: Transaction) -> Attention | None:
+    """A mark is about the payload it was set for; one that holds the transaction stays."""
+    return tx.attention if tx.held else None
 
 
 def _outcome(tx: Transaction, move: Confirmed | Reverted) -> dict[str, object]:
@@ -219,7 +347,7 @@ def diagram() -> str:
     lines += [
         f"    {state} --> {target}: {move.__name__.lower()}"
         for (state, move), target in TABLE.items()
-        if move is not Marked
+        if move not in (Marked, Valued)
     ]
     ends = sorted(set(TABLE.values()) - {state for state, _ in TABLE})
     lines += [f"    {state} --> [*]" for state in ends]

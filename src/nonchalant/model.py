@@ -33,6 +33,8 @@ class State(StrEnum):
     CONFIRMED = "confirmed"
     REVERTED = "reverted"
     FAILED = "failed"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
 
 
 class Speed(StrEnum):
@@ -46,21 +48,39 @@ class AttemptKind(StrEnum):
     BUMP = "bump"
     CANCEL = "cancel"
     FILLER = "filler"
-
-
-PAYLOAD_KINDS = frozenset({AttemptKind.ORIGINAL, AttemptKind.BUMP})
+    REPLACEMENT = "replacement"
+    OUTSIDE = "outside"  # signed by the holder of a reservation
 
 
 class SlotKind(StrEnum):
     TRANSACTION = "transaction"
     FILLER = "filler"
+    RESERVATION = "reservation"
 
 
 class Wanted(StrEnum):
-    """What should run at a slot: the payload, or nothing."""
+    """What should run at a slot: the payload, or nothing, and then why."""
 
     PAYLOAD = "payload"
     NOTHING = "nothing"  # no node accepts the payload's bytes, though one may have them: only the nonce is wanted
+    CANCEL = "cancel"  # the user said so
+    EXPIRY = "expiry"  # its deadline passed
+
+
+class OnSuperseded(StrEnum):
+    """What becomes of a transaction whose nonce somebody else used."""
+
+    REQUEUE = "requeue"
+    HOLD = "hold"
+
+
+class Mode(StrEnum):
+    """Whether a lane gives out nonces. Only `halted` stops more than that: then nothing at all is done."""
+
+    OPEN = "open"
+    PAUSED = "paused"
+    DRAINING = "draining"  # and takes no new requests
+    HALTED = "halted"  # the chain broke its word; a person must look
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +137,9 @@ class Request:
     idempotency_key: str | None = None
     body_hash: str = ""  # what makes two requests with one idempotency key the same
     metadata: Mapping[str, object] | None = None
+    valid_until: Millis | None = None
+    confirmations: int | None = None
+    on_superseded: OnSuperseded | None = None
 
 
 class BlockRef(NamedTuple):
@@ -179,17 +202,34 @@ class Transaction:
     updated_at: Millis
     idempotency_key: str | None = None
     metadata: Mapping[str, object] | None = None
+    earlier: tuple[Payload, ...] = ()  # what was asked for before it was replaced, oldest first
+    valid_until: Millis | None = None  # past it, it expires
+    confirmations: int | None = None  # blocks above it after which an event is wanted
+    on_superseded: OnSuperseded | None = None  # None: as the chain's finality allows
     simulate: bool = False
     held: bool = False
     nonce: int | None = None
     hash: Hash | None = None  # the newest attempt's; once mined, the executed one's
     receipt: Receipt | None = None
+    deep: BlockRef | None = None  # the block that made it as deep as was asked, once that was told
+    forked: bool = False  # blocks at or above its own were replaced after it was told of them
     failure: str | None = None  # why it failed, for state `failed`; for `reverted`, if a node could say
     attention: Attention | None = None
 
     @property
     def live(self) -> bool:
         return self.state in LIVE_STATES
+
+    @property
+    def payload_version(self) -> int:
+        """1 for what was asked for at first; each replacement is one more."""
+        return len(self.earlier) + 1
+
+    def payload_of(self, version: int) -> Payload:
+        return (*self.earlier, self.payload)[version - 1]
+
+    def is_overdue(self, now: Millis) -> bool:
+        return self.valid_until is not None and self.valid_until <= now
 
 
 LIVE_STATES = frozenset({State.QUEUED, State.SIGNED, State.SENT, State.MINED})
@@ -202,7 +242,7 @@ class Attempt:
 
     hash: Hash
     nonce: int
-    tx_id: TxId | None  # None for a filler
+    tx_id: TxId | None  # None for a filler, and for what an outside holder signed
     kind: AttemptKind
     fees: Fees
     gas: int
@@ -210,8 +250,17 @@ class Attempt:
     epoch: int
     signed_at: Millis
     floor: int  # the finalised height when it was signed: no block up to there can hold it
+    payload_version: int = 1  # which of the transaction's payloads it carries; 0: it does nothing
     sent_at: Millis | None = None  # when a node first got it, as far as recorded
     answer: str | None = None  # the last thing nodes said about it
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """A nonce kept for somebody who signs by himself. `holder` is a secret that only the caller knows."""
+
+    holder: str
+    deadline: Millis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,20 +272,30 @@ class Slot:
     tx_id: TxId | None
     attempts: tuple[Attempt, ...]
     wanted: Wanted = Wanted.PAYLOAD
+    payload_version: int = 1  # which payload should run, as in `Attempt`
+    reservation: Reservation | None = None  # until the holder says that it was used, or the deadline passes
     receipt: Receipt | None = None  # where the linked chain shows one of its attempts executed
     settled: bool = False
 
     @property
-    def newest(self) -> Attempt:
-        return self.attempts[-1]
+    def newest(self) -> Attempt | None:
+        """The newest attempt of what should run here: the only one that is sent. None: it is not signed yet."""
+        wanted = (attempt for attempt in reversed(self.attempts) if attempt.payload_version == self.payload_version)
+        return next(wanted, None)
+
+    @property
+    def price(self) -> Fees:
+        """The most that any attempt offers, on each field: nodes may hold any of them, and want more for another."""
+        tips = [attempt.fees.priority for attempt in self.attempts if attempt.fees.priority is not None]
+        return Fees(max(attempt.fees.max_fee for attempt in self.attempts), max(tips, default=None))
 
     @property
     def floor(self) -> int:
-        return min(attempt.floor for attempt in self.attempts)
+        return min((attempt.floor for attempt in self.attempts), default=0)
 
-    def ran_the_payload(self, hash: Hash) -> bool:
-        """Whether the attempt with this hash carries what the user asked for."""
-        return any(attempt.hash == hash and attempt.kind in PAYLOAD_KINDS for attempt in self.attempts)
+    def attempt(self, hash: Hash) -> Attempt | None:
+        """None: it was not signed for this slot."""
+        return next((attempt for attempt in self.attempts if attempt.hash == hash), None)
 
     def with_attempt(self, attempt: Attempt) -> Slot:
         return replace(self, attempts=(*self.attempts, attempt))
@@ -263,9 +322,23 @@ class LaneRecord:
     next_nonce: int | None = None
     settled_below: int = 0  # every nonce below is final; no slot may be made there
     seen_block: int = 0  # the finalised height at the last write: what was lost cannot be older
+    seen_hash: Hash | None = None  # of the block at that height: another one there means that finality broke
     incarnation: int = 0  # of the store, when the lane was last reconciled with the chain
     quarantined_below: int | None = None  # assign nothing until every nonce below is final
+    window: int | None = None  # learnt from nodes that take no more; None: as configured
+    resets: int = 0  # how often an operator gave its nonces up
+    confirmed_at: Millis | None = None  # when something of it last became final
+    unhealthy: Attention | None = None  # why it gives out no nonces of its own accord
     attention: Attention | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """What people said a lane should do. Anybody may say so; the owner obeys."""
+
+    mode: Mode = Mode.OPEN
+    reason: str = ""
+    since: Millis = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +349,14 @@ class Lease:
     owner: str
     epoch: int
     until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came of a wish. `refused` is the code of the reason, or None: it was granted."""
+
+    refused: str | None = None
+    data: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,12 +376,15 @@ class Change:
     """One commit: everything in it becomes true at once, or nothing does."""
 
     transactions: tuple[Transaction, ...] = ()  # the new rows; each names its version, one above the stored one
+    rewritten: frozenset[TxId] = frozenset()  # those of them whose payload or price the user changed
     slots: tuple[Slot, ...] = ()
     freed: tuple[int, ...] = ()
     attempts: tuple[Attempt, ...] = ()  # new ones
     answered: tuple[Attempt, ...] = ()  # known ones, of which nodes said something
     lane: LaneRecord | None = None
     strangers: tuple[Stranger, ...] = ()  # new ones, and known ones that found their twin
+    granted: Mapping[str, Reply] = field(default_factory=dict)  # wishes, by id, with what came of them
+    unsettled_from: int | None = None  # a reset: nonces from here on are not final after all
     events: tuple[Event, ...] = ()
 
 

@@ -18,6 +18,7 @@ from nonchalant.model import (
     Fees,
     Market,
     Millis,
+    OnSuperseded,
     Refused,
     Slot,
     Speed,
@@ -148,40 +149,57 @@ class Bump:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Nodes refuse these bytes for what they are, but one may hold them all the same: have the nonce consumed."""
+    """Its payload must not run any more, but a node may hold it: have the nonce consumed by what does nothing."""
+
+    why: Wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Outbid:
+    """What should run here is not signed yet: sign it at a price that replaces everything else."""
+
+    fees: Fees
 
 
 def next_move(
     slot: Slot,
+    tx: Transaction | None,
     sending: Sending,
     *,
-    wish: Speed | Fees,
     lowest: bool,
     market: Market | None,
     rules: FeeRules,
     patience: Patience,
     now: Millis,
+    ticks: Millis,
     head: int,
     endpoints: int,
-) -> Wait | Resend | Bump | GiveUp:
+) -> Wait | Resend | Bump | GiveUp | Outbid:
     """What to do about a slot that the chain has not consumed.
 
-    `market` None: prices are not known now. `head` is the height we see, `endpoints` how many the chain has.
+    `market` None: prices are not known now. `now` is for deadlines, `ticks` for intervals, `sending` is the newest
+    attempt's, `head` the height we see, `endpoints` how many the chain has.
     """
+    newest = slot.newest
+    if tx is not None and slot.wanted is Wanted.PAYLOAD and tx.is_overdue(now):
+        return GiveUp(Wanted.EXPIRY)
+    if newest is None:
+        # A reservation without an attempt is its holder's business.
+        return Outbid(prices.outbid(slot.price, market, rules)) if tx is not None and market is not None else Wait.WAIT
     if sending.at is None:
         return Wait.WAIT
-    waited = now - sending.since
+    waited = ticks - sending.since
     if is_refused_for_good(slot, sending, endpoints):
-        return GiveUp()
+        return GiveUp(Wanted.NOTHING)
+    wish = wish_of(slot, tx)
     speed = wish if isinstance(wish, Speed) else rules.speed
-    newest = slot.newest
     mark = _refusal_mark(newest)
     # A better price needs more funds, not less: what lacks them is only sent again.
     can_bump = lowest and market is not None and newest.answer != Rejection.INSUFFICIENT_FUNDS.value
     # While no blocks come, no price is too low.
     can_bump &= head - sending.block >= BLOCKS_BEFORE_A_BUMP
     if can_bump and market is not None and waited >= patience.bump_after[speed]:
-        offer = prices.raised(newest.fees, wish, market, rules)
+        offer = prices.raised(slot.price, wish, market, rules)
         if offer is not None:
             return Bump(offer)
         mark = (
@@ -189,9 +207,14 @@ def next_move(
             f"its price of {newest.fees.max_fee} wei is at the cap; it is re-sent until it is taken",
         )
     # Resend even when we cannot bump: a pool may have dropped it silently.
-    if now - sending.at >= patience.resend_after:
+    if ticks - sending.at >= patience.resend_after:
         return Resend(mark)
     return Wait.WAIT
+
+
+def wish_of(slot: Slot, tx: Transaction | None) -> Speed | Fees:
+    """What may be paid at a slot. What does nothing is in nobody's request: it hurries, because others wait behind it."""
+    return Speed.FAST if tx is None or slot.payload_version == 0 else tx.fees
 
 
 def _refusal_mark(attempt: Attempt) -> tuple[str, str] | None:
@@ -244,22 +267,31 @@ def supersede_hold(
     tx: Transaction, consumer: Executed | None, *, quarantined: bool, by_depth: bool, now: Millis
 ) -> Attention | None:
     """Why a transaction whose slot somebody else consumed must not simply go again; None: it may."""
+    doubt = supersede_doubt(tx, consumer, quarantined=quarantined, now=now)
+    if doubt is not None:
+        return doubt
+    default = OnSuperseded.HOLD if by_depth else OnSuperseded.REQUEUE
+    if (tx.on_superseded or default) is OnSuperseded.HOLD:
+        return Attention(
+            "superseded",
+            "its nonce was used by another transaction of this key; check the chain, then release it or cancel it",
+            now,
+        )
+    return None
+
+
+def supersede_doubt(tx: Transaction, consumer: Executed | None, *, quarantined: bool, now: Millis) -> Attention | None:
+    """Why its payload may have run although none of its known attempts did; None: it did not."""
     if consumer is not None and tx.payload.deed == consumer.deed:
         return Attention(
             "same_payload_executed",
-            f"{consumer.hash} did the same from this account; if it should happen twice, send it again under another key",
+            f"{consumer.hash} did the same from this account; release it if it should happen twice, else cancel it",
             now,
         )
     if quarantined:
         return Attention(
             "store_lost_commits",
-            "its slot was consumed by an attempt this store does not know; check the chain before you send it again",
-            now,
-        )
-    if by_depth:
-        return Attention(
-            "superseded",
-            "its nonce was used by another transaction of this key, as far as a depth can say; check, then send it again",
+            "its slot was consumed by an attempt this store does not know; check the chain, then release it or cancel it",
             now,
         )
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Protocol, TypeVar
 
 from nonchalant.model import (
@@ -14,6 +15,7 @@ from nonchalant.model import (
     Block,
     BlockRef,
     Change,
+    Control,
     Draft,
     Event,
     Executed,
@@ -23,8 +25,10 @@ from nonchalant.model import (
     Lease,
     Market,
     Millis,
+    Mode,
     Payload,
     Receipt,
+    Reply,
     Request,
     Sealed,
     Slot,
@@ -35,6 +39,7 @@ from nonchalant.model import (
     View,
     Wei,
 )
+from nonchalant.wishes import Wish
 
 
 class Clock(Protocol):
@@ -162,6 +167,22 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
+class Orders:
+    """What people want of a lane: how it should be run, and their open wishes, oldest first."""
+
+    control: Control
+    wishes: Sequence[Wish] = ()
+
+
+class Wished(Enum):
+    """What became of the attempt to write a wish down."""
+
+    TAKEN = auto()
+    NOT_NOW = auto()  # the transaction has no slot (any more): it is queued, or has ended
+    TOO_MANY = auto()  # the lane's owner has as many to grant as it may have
+
+
+@dataclass(frozen=True, slots=True)
 class Duplicate:
     """The idempotency key was seen before, with the same body: this is the transaction."""
 
@@ -178,7 +199,12 @@ class NoRoom:
     """The lane's queue is at its limit."""
 
 
-Acceptance = Transaction | Duplicate | KeyTaken | NoRoom
+@dataclass(frozen=True, slots=True)
+class Draining:
+    """The lane takes nothing new."""
+
+
+Acceptance = Transaction | Duplicate | KeyTaken | NoRoom | Draining
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +217,7 @@ class Filter:
     nonce: int | None = None
     hash: Hash | None = None
     idempotency_key: str | None = None
+    live: bool | None = None  # True: only those that have not ended
     before: int | None = None  # the place to go on below: listings run from the newest down
     limit: int = 50
 
@@ -198,6 +225,7 @@ class Filter:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneSummary:
     record: LaneRecord
+    control: Control
     states: Mapping[State, int]  # live ones only
     slots: Mapping[str, int]  # unsettled ones, by kind
     owner: str | None
@@ -233,13 +261,44 @@ class Store(Protocol):
     async def release(self, leases: Sequence[Lease], owner: str | None = None) -> None:
         """Let go, so that another node need not wait; what was lost already is left alone. `owner`: the node goes too."""
 
+    # what people want
+
+    async def alter_queued(self, tx: Transaction, events: Sequence[Event]) -> None:
+        """Write a queued row anew, from any node. `RowMoved` unless it is still queued, in the version before this one."""
+
+    async def overdue(self, *, limit: int) -> Sequence[Transaction]:
+        """Queued ones whose deadline has passed."""
+
+    async def wish(self, wish: Wish, *, limit: int) -> Wished:
+        """Write a wish down for the lane's owner. Repeating a call with the same id is safe."""
+
+    async def reply(self, wish_id: str) -> Reply | None:
+        """What the owner answered; None: nothing yet."""
+
+    async def withdraw(self, wish_id: str) -> bool:
+        """Take a wish back. False: it was answered already."""
+
+    async def forget_replies(self, *, older_than: Millis) -> int:
+        """Answers that nobody asked for in this time are dropped; how many."""
+
+    async def control(self, lane: LaneKey, mode: Mode, reason: str) -> Control:
+        """Say how a lane should be run; what was said before is answered. To open a lane is to believe its chain."""
+
+    async def halt(self, chain_id: int, reason: str) -> None:
+        """Stop every lane of the chain, until somebody opens it again."""
+
     # the owner's work
+
+    async def orders(self, lane: LaneKey) -> Orders: ...
 
     async def load(self, lease: Lease) -> Loaded:
         """`LeaseLost` unless the lease is still held."""
 
     async def queued(self, lane: LaneKey, *, limit: int, skip: Collection[TxId] = ()) -> Sequence[Transaction]:
-        """What waits and is not held, in the order in which it is to go, without those to `skip`."""
+        """What waits and is not held, in the order in which it is to go, without those to `skip`.
+
+        Nothing while people keep the lane from giving out nonces.
+        """
 
     async def has_queued_before(self, tx: Transaction) -> bool:
         """Whether something in its lane that was accepted earlier is still queued and not held."""

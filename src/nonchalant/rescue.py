@@ -11,6 +11,7 @@ from nonchalant.desk import CANNOT_FILL_MARK, FILLER_MARK, SIGNER_MARK, Desk
 from nonchalant.errors import NodeRefused, SignerFailed, Unreachable
 from nonchalant.lanes import Work, exposure
 from nonchalant.model import (
+    Attempt,
     AttemptKind,
     Attention,
     Draft,
@@ -21,9 +22,8 @@ from nonchalant.model import (
     SlotKind,
     Speed,
     Transaction,
-    Wanted,
 )
-from nonchalant.policy import BUMPED_AT_ONCE, NEVER_SENT, Bump, GiveUp, Resend
+from nonchalant.policy import BUMPED_AT_ONCE, NEVER_SENT, Bump, GiveUp, Outbid, Resend
 
 # Fillers made in one go: a wide gap is closed in steps, each of which the next blocks confirm.
 FILLED_AT_ONCE = 64
@@ -50,57 +50,63 @@ async def rescue(desk: Desk) -> bool:
 
 
 async def _move_slots(desk: Desk, *, can_sign: bool) -> bool:
-    lane, now = desk.lane, desk.ticks()
+    lane, work = desk.lane, desk.work()
     waiting = lane.open_slots()
     market = await _market(desk) if waiting and can_sign else None
-    work = desk.work()
     for index, slot in enumerate(waiting):
-        sending = desk.sendings.get(slot.newest.hash, NEVER_SENT)
-        tx = lane.transaction_of(slot)
+        tx, newest = lane.transaction_of(slot), slot.newest
+        sending = desk.sendings.get(newest.hash, NEVER_SENT) if newest else NEVER_SENT
         match policy.next_move(
             slot,
+            tx,
             sending,
-            wish=_wish(tx),
             lowest=index < BUMPED_AT_ONCE,
             market=market,
             rules=desk.rules.fees,
             patience=desk.rules.patience,
-            now=now,
+            now=work.at,
+            ticks=desk.ticks(),
             head=desk.head.top.number,
             endpoints=len(desk.chain.endpoints),
         ):
-            case Bump(offer) if _can_pay(desk, slot, tx, offer):
-                await _bump(desk, work, slot, tx, offer)
-            case Bump():
+            case Bump(offer) if newest is not None and _can_pay(desk, slot, tx, newest.gas, offer):
+                await _bump(desk, work, slot, tx, newest, offer)
+            case Bump() if newest is not None:
                 short = ("insufficient_funds", "the account cannot pay a better price for it; fund the account")
-                _resend(desk, work, slot, tx, short)
-            case Resend(mark):
-                _resend(desk, work, slot, tx, mark)
-            case GiveUp() if market is not None and tx is not None:
-                await _give_up(desk, work, slot, tx, market)
+                _resend(desk, work, newest, tx, short)
+            case Resend(mark) if newest is not None:
+                _resend(desk, work, newest, tx, mark)
+            case GiveUp(why):
+                work.slot(replace(slot, wanted=why, payload_version=0))
+            case Outbid(offer) if tx is not None:
+                await _outbid(desk, work, slot, tx, offer)
             case _:
                 pass
     return await desk.commit(work)
 
 
-def _resend(desk: Desk, work: Work, slot: Slot, tx: Transaction | None, mark: tuple[str, str] | None) -> None:
-    sending = desk.sendings[slot.newest.hash]
+def _resend(desk: Desk, work: Work, newest: Attempt, tx: Transaction | None, mark: tuple[str, str] | None) -> None:
+    sending = desk.sendings[newest.hash]
     if desk.ticks() - (sending.at or 0) < desk.rules.patience.resend_after:
         return
-    desk.sendings[slot.newest.hash] = replace(sending, at=None)
+    desk.sendings[newest.hash] = replace(sending, at=None)
     # What waits this long may have been consumed unseen.
     desk.account_due = True
-    # Another reason is news: refused at first, it may be at the cap by now.
+    _mark(work, tx, mark)
+
+
+def _mark(work: Work, tx: Transaction | None, mark: tuple[str, str] | None) -> None:
+    """Another reason is news: refused at first, it may be at the cap by now."""
     if mark is not None and tx is not None and (tx.attention is None or tx.attention.code != mark[0]):
         work.move(tx, lifecycle.Marked(Attention(*mark, work.at)))
 
 
-def _can_pay(desk: Desk, slot: Slot, tx: Transaction | None, offer: Fees) -> bool:
+def _can_pay(desk: Desk, slot: Slot, tx: Transaction | None, gas: int, offer: Fees) -> bool:
     """Whether the balance covers the offer beside everything else in flight: a price nobody can pay replaces none."""
     lane = desk.lane
     others = lane.committed() - exposure(slot, tx)
-    value = 0 if tx is None or slot.wanted is Wanted.NOTHING else tx.payload.value
-    return value + slot.newest.gas * offer.max_fee <= lane.balance - others
+    value = 0 if tx is None or slot.payload_version == 0 else tx.payload.value
+    return value + gas * offer.max_fee <= lane.balance - others
 
 
 async def _market(desk: Desk) -> Market | None:
@@ -110,40 +116,31 @@ async def _market(desk: Desk) -> Market | None:
         return None
 
 
-def _wish(tx: Transaction | None) -> Speed | Fees:
-    """A filler is in nobody's request: it hurries, because what is behind it waits."""
-    return Speed.FAST if tx is None else tx.fees
-
-
-async def _bump(desk: Desk, work: Work, slot: Slot, tx: Transaction | None, offer: Fees) -> None:
-    nothing = tx is None or slot.wanted is Wanted.NOTHING
+async def _bump(desk: Desk, work: Work, slot: Slot, tx: Transaction | None, newest: Attempt, offer: Fees) -> None:
+    nothing = tx is None or slot.payload_version == 0
     payload = Payload.nothing(desk.key.address) if nothing or tx is None else tx.payload
-    kind = slot.newest.kind if nothing else AttemptKind.BUMP
-    draft = Draft(lane=desk.key, nonce=slot.nonce, payload=payload, gas=slot.newest.gas, fees=offer)
-    [attempt] = await signing.sign(desk, [signing.prepare(desk, draft, kind, slot.tx_id)])
+    kind = newest.kind if nothing else AttemptKind.BUMP
+    draft = Draft(lane=desk.key, nonce=slot.nonce, payload=payload, gas=newest.gas, fees=offer)
+    [attempt] = await signing.sign(desk, [signing.prepare(desk, draft, kind, slot.tx_id, slot.payload_version)])
     work.add_attempt(slot, attempt)
     if tx is not None:
-        work.move(tx, lifecycle.Repriced(attempt.hash, offer))
+        work.move(tx, lifecycle.Repriced(attempt.hash, offer, kind))
 
 
-async def _give_up(desk: Desk, work: Work, slot: Slot, tx: Transaction, market: Market) -> None:
-    """Consume the nonce with an attempt that does nothing, so that what is behind it can go on."""
+async def _outbid(desk: Desk, work: Work, slot: Slot, tx: Transaction, offer: Fees) -> None:
+    """Consume the nonce with an attempt that does nothing, so that the payload never runs and others can go on."""
     payload = Payload.nothing(desk.key.address)
     try:
-        gas = await _estimate(desk, payload)
+        gas = await desk.estimate(payload)
     except (Unreachable, NodeRefused):
         return  # its own trouble: the other slots go on, and the next round tries again
-    rules = desk.rules.fees
-    offer = prices.raised(slot.newest.fees, tx.fees, market, rules) or prices.opening(rules.speed, market, rules)
+    if not _can_pay(desk, slot, tx, gas, offer):
+        _mark(work, tx, ("insufficient_funds", "the account cannot pay for cancelling it; fund the account"))
+        return
     draft = Draft(lane=desk.key, nonce=slot.nonce, payload=payload, gas=gas, fees=offer)
-    [attempt] = await signing.sign(desk, [signing.prepare(desk, draft, AttemptKind.CANCEL, tx.id)])
-    work.add_attempt(replace(slot, wanted=Wanted.NOTHING), attempt)
-    work.move(tx, lifecycle.Repriced(attempt.hash, offer))
-
-
-async def _estimate(desk: Desk, payload: Payload) -> int:
-    top, address = desk.head.top, desk.key.address
-    return await desk.eyes.ask(lambda endpoint: endpoint.estimate(address, payload, top))
+    [attempt] = await signing.sign(desk, [signing.prepare(desk, draft, AttemptKind.CANCEL, tx.id, 0)])
+    work.add_attempt(slot, attempt)
+    work.move(tx, lifecycle.Repriced(attempt.hash, offer, attempt.kind))
 
 
 def holes_to_fill(desk: Desk) -> Sequence[int]:
@@ -161,7 +158,7 @@ async def _fill(desk: Desk, holes: Sequence[int]) -> bool:
     payload = Payload.nothing(desk.key.address)
     try:
         market = await desk.eyes.market()
-        gas = await _estimate(desk, payload)
+        gas = await desk.estimate(payload)
     except NodeRefused as refusal:
         work = desk.work()
         work.mark_lane(Attention(CANNOT_FILL_MARK, f"a gap cannot be closed: {refusal.message}", work.at))
@@ -169,7 +166,7 @@ async def _fill(desk: Desk, holes: Sequence[int]) -> bool:
     offer = prices.opening(Speed.FAST, market, desk.rules.fees)
     prepared = [
         signing.prepare(
-            desk, Draft(lane=desk.key, nonce=nonce, payload=payload, gas=gas, fees=offer), AttemptKind.FILLER, None
+            desk, Draft(lane=desk.key, nonce=nonce, payload=payload, gas=gas, fees=offer), AttemptKind.FILLER, None, 0
         )
         for nonce in holes
     ]

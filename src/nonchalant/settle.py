@@ -16,7 +16,7 @@ from nonchalant import lifecycle, policy, proof
 from nonchalant.desk import Desk
 from nonchalant.errors import NodeRefused, Unreachable
 from nonchalant.lanes import Work
-from nonchalant.model import Attention, Executed, Receipt, Slot, Transaction
+from nonchalant.model import Attempt, Attention, BlockRef, Executed, Receipt, Slot, SlotKind, Transaction, Wanted
 
 log = structlog.get_logger()
 
@@ -52,10 +52,19 @@ def is_final(desk: Desk, receipt: Receipt) -> bool:
 def _settle_one(desk: Desk, work: Work, slot: Slot, receipt: Receipt) -> None:
     work.settle(replace(slot, receipt=receipt))
     tx = desk.lane.transaction_of(slot)
+    if tx is None and slot.kind is SlotKind.RESERVATION:
+        return
     if tx is None:
         work.event("lane.filled", nonce=slot.nonce, hash=receipt.hash, cost=str(receipt.cost))
-    elif not slot.ran_the_payload(receipt.hash):
-        work.move(tx, lifecycle.Outrun(f"no node accepts its bytes; {receipt.hash} took its nonce and does nothing"))
+        return
+    ran = slot.attempt(receipt.hash)
+    assert ran is not None
+    if tx.confirmations is not None and tx.deep is None:
+        # It is final with fewer blocks above it than were asked for; none of them can change it.
+        work.move(tx, lifecycle.Deepened(desk.head.above(receipt.block, tx.confirmations)))
+    if ran.payload_version == 0:
+        # Its own receipt status is irrelevant: what it was for is that the payload never runs.
+        work.move(tx, _unwanted(slot, f"no node accepts its bytes; {receipt.hash} took its nonce and does nothing"))
     elif receipt.succeeded:
         work.move(tx, lifecycle.Confirmed())
     else:
@@ -65,31 +74,43 @@ def _settle_one(desk: Desk, work: Work, slot: Slot, receipt: Receipt) -> None:
 async def _ask_why(desk: Desk, mined: Iterable[tuple[Slot, Receipt]]) -> None:
     """Learn why what reverted did so, once for each: whoever cannot say is not asked again."""
     reverted = [
-        (tx, slot, receipt)
+        (tx, ran, receipt)
         for slot, receipt in mined
         if not receipt.succeeded
         and (receipt.hash, receipt.block) not in desk.reasons
         and (tx := desk.lane.transaction_of(slot)) is not None
-        and slot.ran_the_payload(receipt.hash)
+        and (ran := slot.attempt(receipt.hash)) is not None
+        and ran.payload_version != 0
     ][:REPLAYS]
     if not reverted:
         return
     desk.reasons.update({(receipt.hash, receipt.block): None for _, _, receipt in reverted})
     try:
         async with asyncio.timeout(REPLAY_SECONDS):
-            await asyncio.gather(*(_replay(desk, tx, slot, receipt) for tx, slot, receipt in reverted))
+            await asyncio.gather(*(_replay(desk, tx, ran, receipt) for tx, ran, receipt in reverted))
     except TimeoutError:
         log.info("replay.slow", lane=str(desk.key))
 
 
-async def _replay(desk: Desk, tx: Transaction, slot: Slot, receipt: Receipt) -> None:
-    [gas] = [attempt.gas for attempt in slot.attempts if attempt.hash == receipt.hash]
+async def _replay(desk: Desk, tx: Transaction, ran: Attempt, receipt: Receipt) -> None:
+    payload = tx.payload_of(ran.payload_version)
     try:
         desk.reasons[receipt.hash, receipt.block] = await desk.eyes.ask(
-            lambda endpoint: endpoint.replay(desk.key.address, tx.payload, gas, receipt.block)
+            lambda endpoint: endpoint.replay(desk.key.address, payload, ran.gas, receipt.block)
         )
     except (Unreachable, NodeRefused) as problem:
         log.debug("replay.failed", lane=str(desk.key), tx=tx.id, reason=str(problem))
+
+
+def _unwanted(slot: Slot, refused: str) -> lifecycle.Cancelled | lifecycle.Expired | lifecycle.Outrun:
+    """The end of what was not wanted any more: it names who did not want it."""
+    match slot.wanted:
+        case Wanted.CANCEL:
+            return lifecycle.Cancelled()
+        case Wanted.EXPIRY:
+            return lifecycle.Expired()
+        case _:
+            return lifecycle.Outrun(refused)
 
 
 def _raise_bounds(desk: Desk, work: Work, settled: list[Slot]) -> None:
@@ -102,8 +123,17 @@ def _raise_bounds(desk: Desk, work: Work, settled: list[Slot]) -> None:
         return
     desk.report_foreign(work)
     # While commits may be missing, the height from which to search for them must not move.
-    seen = record.seen_block if quarantined else desk.head.final.number
-    work.record(replace(record, settled_below=settled_below, next_nonce=next_nonce, seen_block=seen))
+    seen = BlockRef(record.seen_block, record.seen_hash or "") if quarantined else desk.head.final
+    work.record(
+        replace(
+            work.lane_record,
+            settled_below=settled_below,
+            next_nonce=next_nonce,
+            seen_block=seen.number,
+            seen_hash=seen.hash or None,
+            confirmed_at=work.at if settled else record.confirmed_at,
+        )
+    )
 
 
 async def _settle_lost(desk: Desk, lost: list[Slot]) -> bool:
@@ -136,12 +166,22 @@ async def _settle_lost(desk: Desk, lost: list[Slot]) -> bool:
 def _supersede(desk: Desk, work: Work, slot: Slot, consumer: Executed | None) -> None:
     """None of the slot's attempts ran, for good: the transaction may have another slot."""
     work.settle(slot)
+    if slot.kind is SlotKind.RESERVATION:
+        return  # its holder used it, and need not say so
     by = None if consumer is None else consumer.hash
     work.event("lane.foreign", tx_id=slot.tx_id, nonce=slot.nonce, hash=by)
     tx = desk.lane.transaction_of(slot)
     if tx is None:
         return
     quarantined = desk.lane.record.quarantined_below is not None
+    if slot.wanted is not Wanted.PAYLOAD and (
+        policy.supersede_doubt(tx, consumer, quarantined=quarantined, now=work.at) is None
+    ):
+        # Nobody wanted it any more, and now it can never run.
+        work.move(tx, lifecycle.Superseded(by, ends=True))
+        end = _unwanted(slot, f"no node accepts its bytes, and {by} took its nonce")
+        work.move(tx, lifecycle.Failed(end.reason) if isinstance(end, lifecycle.Outrun) else end)
+        return
     hold = policy.supersede_hold(tx, consumer, quarantined=quarantined, by_depth=desk.final_by_depth, now=work.at)
     work.move(tx, lifecycle.Superseded(by, hold))
 

@@ -17,11 +17,12 @@ class Prepared:
     digest: bytes
     kind: AttemptKind
     tx_id: TxId | None
+    payload_version: int
 
 
-def prepare(desk: Desk, draft: Draft, kind: AttemptKind, tx_id: TxId | None) -> Prepared:
+def prepare(desk: Desk, draft: Draft, kind: AttemptKind, tx_id: TxId | None, payload_version: int) -> Prepared:
     """`Unencodable` if the chain has no way to write this payload."""
-    return Prepared(draft, desk.chain.digest(draft), kind, tx_id)
+    return Prepared(draft, desk.chain.digest(draft), kind, tx_id, payload_version)
 
 
 async def sign(desk: Desk, prepared: Sequence[Prepared]) -> list[Attempt]:
@@ -39,6 +40,7 @@ async def sign(desk: Desk, prepared: Sequence[Prepared]) -> list[Attempt]:
                 nonce=one.draft.nonce,
                 tx_id=one.tx_id,
                 kind=one.kind,
+                payload_version=one.payload_version,
                 fees=one.draft.fees,
                 gas=one.draft.gas,
                 raw=sealed.raw,

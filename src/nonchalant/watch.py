@@ -381,6 +381,10 @@ class Follower:
         elif await self._start(self._views):
             self._known.hashes[old.final.number] = old.final.hash
 
+    def start_over(self) -> None:
+        """Follow the chain as it is now; what was known of it before does not count. Every lane was told to stop."""
+        self.halted, self._head, self._caught_up = None, None, False
+
     def _halt(self, reason: str) -> None:
         """Finality broke: what we called final is gone. Nothing is safe to send before a person has looked."""
         self.halted = reason
@@ -431,7 +435,23 @@ async def watch(desk: Desk) -> bool:
                 desk.inbox.append(receipt)  # nobody can say yet: ask again in the next round
             case False:
                 pass
+    for slot in current.values():
+        _tell_depth(desk, work, slot)
     return await desk.commit(work)
+
+
+def _tell_depth(desk: Desk, work: Work, slot: Slot) -> None:
+    """Say it once a mined transaction has as many blocks above it as was asked, and again when a fork replaces them."""
+    tx = desk.lane.transaction_of(slot)
+    if tx is None or tx.confirmations is None or slot.receipt is None:
+        return
+    asked, tx = tx.confirmations, work.latest(tx)
+    if tx.deep is not None and tx.deep.number > desk.head.final.number and not desk.head.has(tx.deep):
+        tx = work.move(tx, lifecycle.Forked())
+    if tx.deep is None:
+        above = desk.head.above(slot.receipt.block, asked)
+        if len(above) == asked:
+            work.move(tx, lifecycle.Deepened(above))
 
 
 async def _is_canonical(desk: Desk, receipt: Receipt) -> bool | None:

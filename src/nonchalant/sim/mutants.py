@@ -233,7 +233,7 @@ def _only_newest_hash_watched() -> Iterator[None]:
 
     def nonce_of(self: Lane, hash: Hash) -> int | None:
         nonce = rule(self, hash)
-        known = nonce is not None and nonce in self.slots and self.slots[nonce].newest.hash == hash
+        known = nonce is not None and nonce in self.slots and self.slots[nonce].attempts[-1].hash == hash
         return nonce if known else None
 
     rule = Lane.nonce_of
@@ -275,8 +275,8 @@ def _broadcast_before_commit() -> Iterator[None]:
 
 @_mutant("no-rebroadcast-after-crash")
 def _no_rebroadcast_after_crash() -> Iterator[None]:
-    def is_due(desk: Desk, slot: Slot) -> bool:
-        return slot.newest.epoch == desk.lease.epoch and rule(desk, slot)
+    def is_due(desk: Desk, attempt: Attempt) -> bool:
+        return attempt.epoch == desk.lease.epoch and rule(desk, attempt)
 
     rule = broadcast.is_due
     with _instead(broadcast, "is_due", is_due):

@@ -12,19 +12,25 @@ from nonchalant.model import (
     AttemptKind,
     Attention,
     BlockRef,
+    Control,
     Event,
     Fees,
     LaneKey,
     LaneRecord,
+    Mode,
+    OnSuperseded,
     Payload,
     Receipt,
+    Reply,
     Request,
+    Reservation,
     Slot,
     Speed,
     State,
     Stranger,
     Transaction,
 )
+from nonchalant.wishes import Act, Bump, Cancel, Fill, Release, Replace, Reserve, Reset, Sync, Use, Wish
 
 
 class Row(Protocol):
@@ -45,21 +51,25 @@ def to_json(value: object) -> str:
 
 
 def payload_text(payload: Payload) -> str:
-    abi = {} if payload.abi is None else {"abi": payload.abi}
-    return to_json(
-        {
-            "to": payload.to,
-            "value": str(payload.value),
-            "data": payload.data.hex(),
-            "gas": payload.gas,
-            "access_list": payload.access_list,
-            **abi,
-        }
-    )
+    return to_json(_payload_fields(payload))
+
+
+def _payload_fields(payload: Payload) -> dict[str, object]:
+    return {
+        "to": payload.to,
+        "value": str(payload.value),
+        "data": payload.data.hex(),
+        "gas": payload.gas,
+        "access_list": payload.access_list,
+        **({} if payload.abi is None else {"abi": payload.abi}),
+    }
 
 
 def payload(text: str) -> Payload:
-    fields = _decode(text)
+    return _payload(_decode(text))
+
+
+def _payload(fields: Mapping[str, Any]) -> Payload:
     return Payload(
         to=fields["to"],
         value=int(fields["value"]),
@@ -137,6 +147,9 @@ def request_columns(request: Request) -> dict[str, object]:
         "payload": payload_text(request.payload),
         "fees": fees_text(request.fees),
         "metadata": None if request.metadata is None else to_json(request.metadata),
+        "valid_until": request.valid_until,
+        "confirmations": request.confirmations,
+        "on_superseded": None if request.on_superseded is None else request.on_superseded.value,
     }
 
 
@@ -156,6 +169,9 @@ def accepted(request: Request, place: int, now: int) -> Transaction:
         updated_at=now,
         idempotency_key=request.idempotency_key,
         metadata=request.metadata,
+        valid_until=request.valid_until,
+        confirmations=request.confirmations,
+        on_superseded=request.on_superseded,
         simulate=request.simulate,
     )
 
@@ -175,11 +191,17 @@ def transaction(row: Row) -> Transaction:
         updated_at=row["updated_at"],
         idempotency_key=row["idempotency_key"],
         metadata=None if row["metadata"] is None else _decode(row["metadata"]),
+        earlier=() if row["earlier"] is None else tuple(_payload(fields) for fields in _decode(row["earlier"])),
+        valid_until=row["valid_until"],
+        confirmations=row["confirmations"],
+        on_superseded=None if row["on_superseded"] is None else OnSuperseded(row["on_superseded"]),
         simulate=bool(row["simulate"]),
         held=bool(row["held"]),
         nonce=row["nonce"],
         hash=row["hash"],
         receipt=receipt(row["receipt"]),
+        deep=None if row["deep"] is None else BlockRef(*_decode(row["deep"])),
+        forked=bool(row["forked"]),
         failure=row["failure"],
         attention=attention(row["attention"]),
     )
@@ -213,9 +235,22 @@ def transaction_columns(tx: Transaction) -> dict[str, object]:
         "nonce": tx.nonce,
         "hash": tx.hash,
         "receipt": receipt_text(tx.receipt),
+        "deep": None if tx.deep is None else to_json(tx.deep),
+        "forked": int(tx.forked),
         "failure": tx.failure,
         "attention": attention_text(tx.attention),
         "updated_at": tx.updated_at,
+    }
+
+
+def wish_columns(tx: Transaction) -> dict[str, object]:
+    """What the user asks for now, and the guard."""
+    return {
+        "id": tx.id,
+        "version": tx.version,
+        "payload": payload_text(tx.payload),
+        "earlier": to_json([_payload_fields(payload) for payload in tx.earlier]) if tx.earlier else None,
+        "fees": fees_text(tx.fees),
     }
 
 
@@ -225,6 +260,7 @@ def attempt(row: Row) -> Attempt:
         nonce=row["nonce"],
         tx_id=row["tx_id"],
         kind=AttemptKind(row["kind"]),
+        payload_version=row["payload_version"],
         fees=fees(row["fees"]),
         gas=row["gas"],
         raw=bytes(row["raw"]),
@@ -244,6 +280,7 @@ def attempt_columns(attempt: Attempt, lane: LaneKey) -> dict[str, object]:
         "nonce": attempt.nonce,
         "tx_id": attempt.tx_id,
         "kind": attempt.kind.value,
+        "payload_version": attempt.payload_version,
         "fees": fees_text(attempt.fees),
         "gas": attempt.gas,
         "raw": attempt.raw,
@@ -264,9 +301,16 @@ def slot_columns(slot: Slot, lane: LaneKey) -> dict[str, object]:
         "kind": slot.kind.value,
         "tx_id": slot.tx_id,
         "wanted": slot.wanted.value,
+        "payload_version": slot.payload_version,
+        "holder": None if slot.reservation is None else slot.reservation.holder,
+        "deadline": None if slot.reservation is None else slot.reservation.deadline,
         "receipt": receipt_text(slot.receipt) if slot.tx_id is None else None,
         "settled": int(slot.settled),
     }
+
+
+def reservation(row: Row) -> Reservation | None:
+    return None if row["holder"] is None else Reservation(row["holder"], row["deadline"])
 
 
 def stranger(row: Row) -> Stranger:
@@ -289,8 +333,13 @@ def lane_record(row: Row) -> LaneRecord:
         next_nonce=row["next_nonce"],
         settled_below=row["settled_below"],
         seen_block=row["seen_block"],
+        seen_hash=row["seen_hash"],
         incarnation=row["incarnation"],
         quarantined_below=row["quarantined_below"],
+        window=row["window"],
+        resets=row["resets"],
+        confirmed_at=row["confirmed_at"],
+        unhealthy=attention(row["unhealthy"]),
         attention=attention(row["attention"]),
     )
 
@@ -302,10 +351,90 @@ def lane_columns(record: LaneRecord) -> dict[str, object]:
         "next_nonce": record.next_nonce,
         "settled_below": record.settled_below,
         "seen_block": record.seen_block,
+        "seen_hash": record.seen_hash,
         "incarnation": record.incarnation,
         "quarantined_below": record.quarantined_below,
+        "window": record.window,
+        "resets": record.resets,
+        "confirmed_at": record.confirmed_at,
+        "unhealthy": attention_text(record.unhealthy),
         "attention": attention_text(record.attention),
     }
+
+
+def control(row: Row | None) -> Control:
+    """A lane that nobody said anything about is open."""
+    return Control() if row is None or row["mode"] is None else Control(Mode(row["mode"]), row["reason"], row["since"])
+
+
+def reply(text: str) -> Reply:
+    refused, data = _decode(text)
+    return Reply(refused, data)
+
+
+def reply_text(reply: Reply) -> str:
+    return to_json([reply.refused, reply.data])
+
+
+def wish_row(wish: Wish) -> dict[str, object]:
+    """One row for every kind of wish: its name, whom it is about, and the rest as JSON."""
+    return {
+        "id": wish.id,
+        **wish.lane._asdict(),
+        "tx_id": wish.tx_id,
+        "kind": type(wish.act).__name__.lower(),
+        "body": to_json(_wish_body(wish.act)),
+    }
+
+
+def _wish_body(act: Act) -> dict[str, object]:
+    match act:
+        case Replace(_, payload, fees):
+            return {"payload": _payload_fields(payload), "fees": None if fees is None else fees_text(fees)}
+        case Bump(_, fees):
+            return {"fees": None if fees is None else fees_text(fees)}
+        case Reserve(holder, deadline):
+            return {"holder": holder, "deadline": deadline}
+        case Use(nonce, holder, hash, raw):
+            return {"nonce": nonce, "holder": holder, "hash": hash, "raw": None if raw is None else raw.hex()}
+        case Release(nonce, holder):
+            return {"nonce": nonce, "holder": holder}
+        case Fill(nonce):
+            return {"nonce": nonce}
+        case Reset(force):
+            return {"force": force}
+        case Cancel() | Sync():
+            return {}
+
+
+def a_wish(row: Row) -> Wish:
+    return Wish(row["id"], LaneKey(row["chain_id"], row["address"]), _act(row["kind"], row["tx_id"], row["body"]))
+
+
+def _act(kind: str, tx_id: str, body: str) -> Act:
+    fields = _decode(body)
+    match kind:
+        case "cancel":
+            return Cancel(tx_id)
+        case "replace":
+            return Replace(tx_id, _payload(fields["payload"]), None if fields["fees"] is None else wish(fields["fees"]))
+        case "bump":
+            return Bump(tx_id, None if fields["fees"] is None else wish(fields["fees"]))
+        case "reserve":
+            return Reserve(fields["holder"], fields["deadline"])
+        case "use":
+            raw = fields["raw"]
+            return Use(fields["nonce"], fields["holder"], fields["hash"], None if raw is None else bytes.fromhex(raw))
+        case "release":
+            return Release(fields["nonce"], fields["holder"])
+        case "sync":
+            return Sync()
+        case "fill":
+            return Fill(fields["nonce"])
+        case "reset":
+            return Reset(fields["force"])
+        case _:
+            raise ValueError(f"{kind} is no wish")
 
 
 def event(row: Row) -> Event:

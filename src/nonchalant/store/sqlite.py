@@ -21,12 +21,16 @@ from nonchalant.model import (
     Attempt,
     Attention,
     Change,
+    Control,
     Event,
     Fees,
     Hash,
     LaneKey,
     Lease,
+    Millis,
+    Mode,
     Receipt,
+    Reply,
     Request,
     Slot,
     SlotKind,
@@ -38,6 +42,7 @@ from nonchalant.model import (
 from nonchalant.ports import (
     Acceptance,
     Clock,
+    Draining,
     Duplicate,
     Entropy,
     Filter,
@@ -47,9 +52,12 @@ from nonchalant.ports import (
     Loaded,
     NoRoom,
     Offload,
+    Orders,
+    Wished,
 )
 from nonchalant.store import migrations, queries, rows
 from nonchalant.store.witness import FileWitness, Witness, notice_restore
+from nonchalant.wishes import Wish
 
 log = structlog.get_logger()
 
@@ -57,6 +65,9 @@ T = TypeVar("T")
 
 # How long a writer waits for another process's commit before it gives up.
 BUSY_SECONDS = 5.0
+
+# Wishes an owner reads in one go.
+WISHES_AT_ONCE = 500
 
 
 class SqliteStore:
@@ -130,6 +141,8 @@ class SqliteStore:
 
     def _accept_one(self, request: Request, depths: dict[LaneKey, int], limit: int, now: int) -> Acceptance:
         lane = request.lane
+        if rows.control(self._run("control", **lane._asdict()).fetchone()).mode is Mode.DRAINING:
+            return self._known(request) or Draining()
         if lane not in depths:
             depths[lane] = self._scalar("queue_depth", **lane._asdict(), limit=limit)
         if depths[lane] >= limit:
@@ -218,7 +231,86 @@ class SqliteStore:
 
         await self._write(act)
 
+    # what people want
+
+    async def alter_queued(self, tx: Transaction, events: Sequence[Event]) -> None:
+        def act(_: int) -> None:
+            self._expect_one("alter_queued", rows.transaction_columns(tx))
+            self._expect_one("rewrite_transaction", rows.wish_columns(tx))
+            for event in events:
+                self._run("insert_event", **rows.event_columns(event))
+
+        await self._write(act)
+
+    async def overdue(self, *, limit: int) -> Sequence[Transaction]:
+        return await self._read(
+            lambda: self._readable_transactions(self._all("overdue", now=self._clock.now(), limit=limit))
+        )
+
+    async def wish(self, wish: Wish, *, limit: int) -> Wished:
+        def act(now: int) -> Wished:
+            if self._run("wish", id=wish.id).fetchone() is not None:
+                return Wished.TAKEN  # our own commit, whose outcome we had not learnt
+            if self._scalar("count_wishes", **wish.lane._asdict(), limit=limit) >= limit:
+                return Wished.TOO_MANY
+            taken = self._run("insert_wish", **rows.wish_row(wish), now=now).rowcount
+            return Wished.TAKEN if taken else Wished.NOT_NOW
+
+        return await self._write(act)
+
+    async def reply(self, wish_id: str) -> Reply | None:
+        found = await self._read(lambda: self._all("wish", id=wish_id))
+        return rows.reply(found[0]["reply"]) if found and found[0]["reply"] is not None else None
+
+    async def withdraw(self, wish_id: str) -> bool:
+        return await self._write(lambda _: self._run("withdraw_wish", id=wish_id).rowcount == 1)
+
+    async def forget_replies(self, *, older_than: Millis) -> int:
+        return await self._write(lambda now: self._run("forget_replies", before=now - older_than).rowcount)
+
+    async def control(self, lane: LaneKey, mode: Mode, reason: str) -> Control:
+        def act(now: int) -> Control:
+            before = rows.control(self._run("control", **lane._asdict()).fetchone())
+            self._put_control(lane, Control(mode, reason, now))
+            return before
+
+        return await self._write(act)
+
+    async def halt(self, chain_id: int, reason: str) -> None:
+        def act(now: int) -> None:
+            for row in self._run("lanes_of_chain", chain_id=chain_id).fetchall():
+                lane = LaneKey(chain_id, row["address"])
+                before = rows.control(self._run("control", **lane._asdict()).fetchone())
+                if before.mode is not Mode.HALTED:
+                    self._put_control(lane, Control(Mode.HALTED, reason, now))
+
+        await self._write(act)
+
+    def _put_control(self, lane: LaneKey, after: Control) -> None:
+        if after.mode is Mode.OPEN:
+            self._run("believe_chain", **lane._asdict())
+        self._run("put_control", **lane._asdict(), mode=after.mode.value, reason=after.reason, now=after.since)
+        kind = "lane.resumed" if after.mode is Mode.OPEN else "lane.paused"
+        data = {"mode": after.mode.value, "reason": after.reason}
+        self._run("insert_event", **rows.event_columns(Event(kind=kind, lane=lane, at=after.since, data=data)))
+
     # the owner's work
+
+    async def orders(self, lane: LaneKey) -> Orders:
+        def act() -> tuple[Control, list[sqlite3.Row]]:
+            found = self._all("control", **lane._asdict())
+            return rows.control(found[0] if found else None), self._all(
+                "open_wishes", **lane._asdict(), limit=WISHES_AT_ONCE
+            )
+
+        control, found = await self._read(act)
+        wishes = []
+        for row in found:
+            try:
+                wishes.append(rows.a_wish(row))
+            except rows.UNDECODABLE:
+                self._warn("wish", row["id"])
+        return Orders(control, wishes)
 
     async def load(self, lease: Lease) -> Loaded:
         def act(now: int) -> Loaded:
@@ -238,8 +330,10 @@ class SqliteStore:
                     nonce=row["nonce"],
                     kind=SlotKind(row["kind"]),
                     tx_id=row["tx_id"],
-                    attempts=tuple(attempts[row["nonce"]]),
+                    attempts=tuple(attempts.get(row["nonce"], ())),
                     wanted=Wanted(row["wanted"]),
+                    payload_version=row["payload_version"],
+                    reservation=rows.reservation(row),
                     receipt=transactions[row["tx_id"]].receipt if row["tx_id"] else self._filler_receipt(row),
                 )
                 for row in self._run("load_slots", **lane)
@@ -308,7 +402,14 @@ class SqliteStore:
         for nonce in change.freed:
             self._expect_one("free_slot", {**lane._asdict(), "nonce": nonce})
         for tx in change.transactions:
-            self._expect_one("update_transaction", {**rows.transaction_columns(tx), **lane._asdict()})
+            self._expect_one("update_transaction", {**rows.transaction_columns(tx), **lane._asdict(), "now": now})
+            if tx.id in change.rewritten:
+                self._expect_one("rewrite_transaction", rows.wish_columns(tx))
+        if change.unsettled_from is not None:
+            self._run("unsettle_slots", **lane._asdict(), nonce=change.unsettled_from)
+            # Before the slots: they may be bound below what was final until now.
+            assert change.lane is not None
+            self._expect_one("update_lane", {**rows.lane_columns(change.lane), **lane._asdict()})
         for slot in change.slots:
             self._expect_one("put_slot", rows.slot_columns(slot, lane))
         for attempt in change.attempts:
@@ -320,6 +421,8 @@ class SqliteStore:
             self._expect_one("update_lane", {**rows.lane_columns(change.lane), **lane._asdict()})
         for stranger in change.strangers:
             self._run("put_stranger", **rows.stranger_columns(stranger, lane))
+        for wish_id, reply in change.granted.items():
+            self._expect_one("reply_to_wish", {"id": wish_id, **lane._asdict(), "reply": rows.reply_text(reply)})
         for event in change.events:
             self._run("insert_event", **rows.event_columns(event))
 
@@ -348,6 +451,7 @@ class SqliteStore:
             "nonce": filter.nonce,
             "hash": filter.hash,
             "idempotency_key": filter.idempotency_key,
+            "live": filter.live or None,
             "before": filter.before,
             "limit": filter.limit,
         }
@@ -435,6 +539,7 @@ class SqliteStore:
         lane = record.key._asdict()
         return LaneSummary(
             record=record,
+            control=rows.control(row),
             states={State(found["state"]): found["n"] for found in self._all("live_states", **lane)},
             slots={found["kind"]: found["n"] for found in self._all("live_slots", **lane)},
             owner=row["owner"] if row["expires_at"] > self._clock.now() else None,

@@ -32,11 +32,11 @@ SELECT count(*) FROM (
 -- No row: the id or the idempotency key is known already.
 INSERT INTO transactions (
     id, chain_id, address, state, priority, tenant, idempotency_key, body_hash,
-    payload, fees, metadata, simulate, created_at, updated_at
+    payload, fees, metadata, simulate, valid_until, confirmations, on_superseded, created_at, updated_at
 )
 VALUES (
     :id, :chain_id, :address, 'queued', :priority, :tenant, :idempotency_key, :body_hash,
-    :payload, :fees, :metadata, :simulate, :now, :now
+    :payload, :fees, :metadata, :simulate, :valid_until, :confirmations, :on_superseded, :now, :now
 )
 ON CONFLICT DO NOTHING
 RETURNING place;
@@ -48,14 +48,21 @@ WHERE id = :id OR (tenant = :tenant AND idempotency_key = :idempotency_key)
 ORDER BY id = :id DESC LIMIT 1;
 
 -- lanes_with_work --
--- Lanes with something to assign or to watch, and who holds them now.
+-- Lanes with something to assign or to watch, or a wish to grant, and who holds them now.
 SELECT lanes.chain_id, lanes.address, leases.owner
 FROM lanes
 LEFT JOIN leases
     ON leases.chain_id = lanes.chain_id AND leases.address = lanes.address AND leases.expires_at > :now
-WHERE EXISTS (
-        SELECT 1 FROM transactions INDEXED BY transactions_to_assign
-        WHERE chain_id = lanes.chain_id AND address = lanes.address AND state = 'queued' AND held = 0
+LEFT JOIN controls ON controls.chain_id = lanes.chain_id AND controls.address = lanes.address
+WHERE (
+        coalesce(controls.mode, 'open') = 'open' AND EXISTS (
+            SELECT 1 FROM transactions INDEXED BY transactions_to_assign
+            WHERE chain_id = lanes.chain_id AND address = lanes.address AND state = 'queued' AND held = 0
+        )
+    )
+    OR EXISTS (
+        SELECT 1 FROM wishes INDEXED BY wishes_open
+        WHERE chain_id = lanes.chain_id AND address = lanes.address AND reply IS NULL
     )
     OR EXISTS (
         SELECT 1 FROM slots INDEXED BY slots_unsettled
@@ -137,6 +144,9 @@ SELECT 1 FROM attempts WHERE hash = :hash;
 -- What the owner may assign, found by state and never by a cursor; what it has put aside is left out.
 SELECT * FROM transactions
 WHERE chain_id = :chain_id AND address = :address AND state = 'queued' AND held = 0
+    AND NOT EXISTS (
+        SELECT 1 FROM controls WHERE chain_id = :chain_id AND address = :address AND mode <> 'open'
+    )
     AND id NOT IN (SELECT value FROM json_each(:skip))
 ORDER BY priority DESC, place LIMIT :limit;
 
@@ -152,32 +162,105 @@ LIMIT 1;
 
 -- update_transaction --
 -- Guarded by the version that was read: still in that state, not held, same payload; and by the lane that is leased.
--- No row: someone else moved it.
+-- What gets a nonce must not be overdue. No row: someone else moved it.
 UPDATE transactions SET
     state = :state, version = :version, held = :held, nonce = :nonce, hash = :hash, receipt = :receipt,
-    failure = :failure, attention = :attention, updated_at = :updated_at
-WHERE id = :id AND version = :version - 1 AND chain_id = :chain_id AND address = :address;
+    deep = :deep, forked = :forked, failure = :failure, attention = :attention, updated_at = :updated_at
+WHERE id = :id AND version = :version - 1 AND chain_id = :chain_id AND address = :address
+    AND (state <> 'queued' OR :nonce IS NULL OR valid_until IS NULL OR valid_until > :now);
+
+-- rewrite_transaction --
+-- What the user asks for now. Apart from the moves, which are many, and which must not touch what cannot be read.
+UPDATE transactions SET payload = :payload, earlier = :earlier, fees = :fees WHERE id = :id AND version = :version;
+
+-- alter_queued --
+-- From any node: only while it is queued, and as it was read. No row: it is not.
+UPDATE transactions SET
+    state = :state, version = :version, held = :held, attention = :attention, updated_at = :updated_at
+WHERE id = :id AND version = :version - 1 AND state = 'queued';
+
+-- overdue --
+SELECT * FROM transactions INDEXED BY transactions_with_a_deadline
+WHERE state = 'queued' AND valid_until <= :now ORDER BY valid_until LIMIT :limit;
+
+-- insert_wish --
+-- A wish about a transaction only while that has a slot. No row: it has none, or the wish is written already.
+INSERT INTO wishes (id, chain_id, address, tx_id, kind, body, made_at)
+SELECT :id, :chain_id, :address, :tx_id, :kind, :body, :now
+WHERE :tx_id IS NULL
+    OR EXISTS (SELECT 1 FROM transactions WHERE id = :tx_id AND state IN ('signed', 'sent', 'mined'))
+ON CONFLICT DO NOTHING;
+
+-- wish --
+SELECT * FROM wishes WHERE id = :id;
+
+-- open_wishes --
+SELECT * FROM wishes INDEXED BY wishes_open
+WHERE chain_id = :chain_id AND address = :address AND reply IS NULL ORDER BY place LIMIT :limit;
+
+-- count_wishes --
+SELECT count(*) FROM (
+    SELECT 1 FROM wishes INDEXED BY wishes_open
+    WHERE chain_id = :chain_id AND address = :address AND reply IS NULL LIMIT :limit
+);
+
+-- reply_to_wish --
+-- No row: it was withdrawn, or answered already.
+UPDATE wishes SET reply = :reply WHERE id = :id AND chain_id = :chain_id AND address = :address AND reply IS NULL;
+
+-- withdraw_wish --
+DELETE FROM wishes WHERE id = :id AND reply IS NULL;
+
+-- forget_replies --
+DELETE FROM wishes WHERE reply IS NOT NULL AND made_at < :before;
+
+-- control --
+SELECT * FROM controls WHERE chain_id = :chain_id AND address = :address;
+
+-- put_control --
+INSERT INTO controls (chain_id, address, mode, reason, since) VALUES (:chain_id, :address, :mode, :reason, :now)
+ON CONFLICT (chain_id, address) DO UPDATE SET mode = excluded.mode, reason = excluded.reason, since = excluded.since;
+
+-- believe_chain --
+-- Whatever was final here before, the chain as it is now counts.
+UPDATE lanes SET seen_hash = NULL WHERE chain_id = :chain_id AND address = :address;
+
+-- lanes_of_chain --
+SELECT address FROM lanes WHERE chain_id = :chain_id ORDER BY address;
 
 -- put_slot --
 -- Bind a nonce, or write what became of the slot. A nonce that is bound to something else, or final, is refused.
-INSERT INTO slots (chain_id, address, nonce, kind, tx_id, wanted, receipt, settled)
-VALUES (:chain_id, :address, :nonce, :kind, :tx_id, :wanted, :receipt, :settled)
-ON CONFLICT (chain_id, address, nonce) DO UPDATE
-SET wanted = excluded.wanted, receipt = excluded.receipt, settled = excluded.settled
-WHERE slots.settled = 0 AND slots.kind = excluded.kind AND slots.tx_id IS excluded.tx_id;
+INSERT INTO slots (
+    chain_id, address, nonce, kind, tx_id, wanted, payload_version, holder, deadline, receipt, settled
+)
+VALUES (
+    :chain_id, :address, :nonce, :kind, :tx_id, :wanted, :payload_version, :holder, :deadline, :receipt, :settled
+)
+ON CONFLICT (chain_id, address, nonce) DO UPDATE SET
+    kind = excluded.kind, wanted = excluded.wanted, payload_version = excluded.payload_version,
+    holder = excluded.holder, deadline = excluded.deadline, receipt = excluded.receipt, settled = excluded.settled
+-- A reservation whose deadline passed is closed by a filler, never by anything else.
+WHERE slots.settled = 0 AND slots.tx_id IS excluded.tx_id
+    AND (slots.kind = excluded.kind OR (slots.kind = 'reservation' AND excluded.kind = 'filler'));
 
 -- free_slot --
 -- No row: it is not bound any more, or final.
 DELETE FROM slots WHERE chain_id = :chain_id AND address = :address AND nonce = :nonce AND settled = 0;
 
+-- unsettle_slots --
+-- An operator gives up what was final: these nonces will be used again. The outcomes that rested on them stay.
+DELETE FROM slots WHERE chain_id = :chain_id AND address = :address AND nonce >= :nonce AND settled = 1;
+
 -- insert_attempt --
 -- Only for a live slot that is bound to the same transaction. The same bytes may be signed again for a filler whose slot
 -- was given back; they stay the attempt they were. No row: the slot is bound to something else, or final.
 INSERT INTO attempts (
-    hash, chain_id, address, nonce, tx_id, kind, fees, gas, raw, epoch, signed_at, floor, sent_at, answer
+    hash, chain_id, address, nonce, tx_id, kind, payload_version, fees, gas, raw, epoch, signed_at, floor,
+    sent_at, answer
 )
 SELECT
-    :hash, :chain_id, :address, :nonce, :tx_id, :kind, :fees, :gas, :raw, :epoch, :signed_at, :floor, :sent_at, :answer
+    :hash, :chain_id, :address, :nonce, :tx_id, :kind, :payload_version, :fees, :gas, :raw, :epoch, :signed_at, :floor,
+    :sent_at, :answer
 FROM slots
 WHERE chain_id = :chain_id AND address = :address AND nonce = :nonce AND settled = 0 AND tx_id IS :tx_id
 ON CONFLICT (hash) DO UPDATE SET answer = excluded.answer
@@ -191,8 +274,9 @@ WHERE hash = :hash AND chain_id = :chain_id AND address = :address;
 -- update_lane --
 -- No row: the lane was never declared.
 UPDATE lanes SET
-    next_nonce = :next_nonce, settled_below = :settled_below, seen_block = :seen_block, incarnation = :incarnation,
-    quarantined_below = :quarantined_below, attention = :attention
+    next_nonce = :next_nonce, settled_below = :settled_below, seen_block = :seen_block, seen_hash = :seen_hash,
+    incarnation = :incarnation, quarantined_below = :quarantined_below, window = :window, resets = :resets,
+    confirmed_at = :confirmed_at, unhealthy = :unhealthy, attention = :attention
 WHERE chain_id = :chain_id AND address = :address;
 
 -- insert_event --
@@ -212,6 +296,7 @@ SELECT * FROM transactions WHERE TRUE
     AND nonce = :nonce
     AND id IN (SELECT tx_id FROM attempts WHERE attempts.hash = :hash)
     AND idempotency_key = :idempotency_key
+    AND state IN ('queued', 'signed', 'sent', 'mined') AND :live
     AND place < :before
 ORDER BY place DESC LIMIT :limit;
 
@@ -228,8 +313,10 @@ SELECT * FROM events WHERE position > :position ORDER BY position LIMIT :limit;
 SELECT coalesce(max(position), 0) FROM events;
 
 -- lanes --
-SELECT lanes.*, leases.owner, leases.epoch, leases.expires_at
-FROM lanes JOIN leases ON leases.chain_id = lanes.chain_id AND leases.address = lanes.address
+SELECT lanes.*, leases.owner, leases.epoch, leases.expires_at, controls.mode, controls.reason, controls.since
+FROM lanes
+JOIN leases ON leases.chain_id = lanes.chain_id AND leases.address = lanes.address
+LEFT JOIN controls ON controls.chain_id = lanes.chain_id AND controls.address = lanes.address
 WHERE :address IS NULL OR (lanes.chain_id = :chain_id AND lanes.address = :address)
 ORDER BY lanes.chain_id, lanes.address;
 

@@ -12,14 +12,21 @@ CREATE TABLE lanes (
     next_nonce        INTEGER,
     settled_below     INTEGER NOT NULL DEFAULT 0,
     seen_block        INTEGER NOT NULL DEFAULT 0,
+    seen_hash         TEXT,
     incarnation       INTEGER NOT NULL DEFAULT 0,
     quarantined_below INTEGER,
+    window            INTEGER CHECK (window >= 1),
+    resets            INTEGER NOT NULL DEFAULT 0,
+    confirmed_at      INTEGER,
+    unhealthy         TEXT,
     attention         TEXT,
     PRIMARY KEY (chain_id, address),
     CHECK (next_nonce IS NULL OR next_nonce >= settled_below)
 ) STRICT;
 
-CREATE TRIGGER settled_bounds_rise BEFORE UPDATE OF settled_below ON lanes WHEN NEW.settled_below < OLD.settled_below
+-- An operator may give it up; that is counted.
+CREATE TRIGGER settled_bounds_rise BEFORE UPDATE OF settled_below ON lanes
+WHEN NEW.settled_below < OLD.settled_below AND NEW.resets = OLD.resets
 BEGIN
     SELECT RAISE(ABORT, 'what is final stays final');
 END;
@@ -44,6 +51,17 @@ BEGIN
     SELECT RAISE(ABORT, 'lease rows are never deleted');
 END;
 
+-- What people say about a lane; its owner only reads it.
+CREATE TABLE controls (
+    chain_id INTEGER NOT NULL,
+    address  TEXT NOT NULL,
+    mode     TEXT NOT NULL CHECK (mode IN ('open', 'paused', 'draining', 'halted')),
+    reason   TEXT NOT NULL,
+    since    INTEGER NOT NULL,
+    PRIMARY KEY (chain_id, address),
+    FOREIGN KEY (chain_id, address) REFERENCES lanes
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE nodes (
     owner      TEXT PRIMARY KEY,
     expires_at INTEGER NOT NULL
@@ -55,7 +73,9 @@ CREATE TABLE transactions (
     chain_id        INTEGER NOT NULL,
     address         TEXT NOT NULL,
     state           TEXT NOT NULL
-        CHECK (state IN ('queued', 'signed', 'sent', 'mined', 'confirmed', 'reverted', 'failed')),
+        CHECK (state IN (
+            'queued', 'signed', 'sent', 'mined', 'confirmed', 'reverted', 'failed', 'cancelled', 'expired'
+        )),
     version         INTEGER NOT NULL DEFAULT 1,
     held            INTEGER NOT NULL DEFAULT 0 CHECK (held = 0 OR state = 'queued'),
     priority        INTEGER NOT NULL CHECK (priority BETWEEN 0 AND 9),
@@ -66,10 +86,20 @@ CREATE TABLE transactions (
     fees            TEXT NOT NULL,
     metadata        TEXT,
     simulate        INTEGER NOT NULL DEFAULT 0,
-    nonce           INTEGER CHECK (state = 'failed' OR (state = 'queued') = (nonce IS NULL)),
+    earlier         TEXT,
+    valid_until     INTEGER,
+    confirmations   INTEGER CHECK (confirmations >= 1),
+    on_superseded   TEXT CHECK (on_superseded IN ('requeue', 'hold')),
+    nonce           INTEGER
+        CHECK (state IN ('failed', 'cancelled', 'expired') OR (state = 'queued') = (nonce IS NULL)),
     hash            TEXT CHECK ((nonce IS NULL) = (hash IS NULL)),
     receipt         TEXT
-        CHECK (state = 'failed' OR (state IN ('mined', 'confirmed', 'reverted')) = (receipt IS NOT NULL)),
+        CHECK (
+            state IN ('failed', 'cancelled', 'expired')
+            OR (state IN ('mined', 'confirmed', 'reverted')) = (receipt IS NOT NULL)
+        ),
+    deep            TEXT CHECK (deep IS NULL OR receipt IS NOT NULL),
+    forked          INTEGER NOT NULL DEFAULT 0,
     failure         TEXT CHECK (state = 'reverted' OR (state = 'failed') = (failure IS NOT NULL)),
     attention       TEXT,
     created_at      INTEGER NOT NULL,
@@ -80,12 +110,15 @@ CREATE TABLE transactions (
 CREATE UNIQUE INDEX one_transaction_a_key ON transactions (idempotency_key, tenant) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX transactions_to_assign ON transactions (chain_id, address, priority DESC, place)
     WHERE state = 'queued' AND held = 0;
+CREATE INDEX transactions_with_a_deadline ON transactions (valid_until)
+    WHERE state = 'queued' AND valid_until IS NOT NULL;
 CREATE INDEX transactions_live ON transactions (chain_id, address, state)
     WHERE state IN ('queued', 'signed', 'sent', 'mined');
 CREATE INDEX transactions_by_nonce ON transactions (chain_id, address, nonce) WHERE nonce IS NOT NULL;
 
 -- P7: an end is an end.
-CREATE TRIGGER ends_are_final BEFORE UPDATE ON transactions WHEN OLD.state IN ('confirmed', 'reverted', 'failed')
+CREATE TRIGGER ends_are_final BEFORE UPDATE ON transactions
+WHEN OLD.state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired')
 BEGIN
     SELECT RAISE(ABORT, 'a terminal transaction never changes');
 END;
@@ -95,9 +128,12 @@ CREATE TABLE slots (
     chain_id INTEGER NOT NULL,
     address  TEXT NOT NULL,
     nonce    INTEGER NOT NULL,
-    kind     TEXT NOT NULL CHECK (kind IN ('transaction', 'filler')),
+    kind     TEXT NOT NULL CHECK (kind IN ('transaction', 'filler', 'reservation')),
     tx_id    TEXT CHECK ((kind = 'transaction') = (tx_id IS NOT NULL)),
-    wanted   TEXT NOT NULL CHECK (wanted IN ('payload', 'nothing')),
+    wanted   TEXT NOT NULL CHECK (wanted IN ('payload', 'nothing', 'cancel', 'expiry')),
+    payload_version INTEGER NOT NULL CHECK ((payload_version = 0) = (wanted <> 'payload' OR kind = 'filler')),
+    holder   TEXT CHECK (holder IS NULL OR kind = 'reservation'),
+    deadline INTEGER CHECK ((deadline IS NULL) = (holder IS NULL)),
     receipt  TEXT,
     settled  INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (chain_id, address, nonce),
@@ -129,7 +165,8 @@ CREATE TABLE attempts (
     address   TEXT NOT NULL,
     nonce     INTEGER NOT NULL,
     tx_id     TEXT,
-    kind      TEXT NOT NULL CHECK (kind IN ('original', 'bump', 'cancel', 'filler')),
+    kind      TEXT NOT NULL CHECK (kind IN ('original', 'bump', 'cancel', 'filler', 'replacement', 'outside')),
+    payload_version INTEGER NOT NULL CHECK ((payload_version = 0) = (kind IN ('cancel', 'filler'))),
     fees      TEXT NOT NULL,
     gas       INTEGER NOT NULL,
     raw       BLOB NOT NULL,
@@ -138,7 +175,7 @@ CREATE TABLE attempts (
     floor     INTEGER NOT NULL,
     sent_at   INTEGER,
     answer    TEXT,
-    CHECK ((kind = 'filler') = (tx_id IS NULL))
+    CHECK ((kind IN ('filler', 'outside')) = (tx_id IS NULL))
 ) STRICT;
 
 CREATE INDEX attempts_of_a_slot ON attempts (chain_id, address, nonce);
@@ -146,7 +183,8 @@ CREATE INDEX attempts_of_a_transaction ON attempts (tx_id) WHERE tx_id IS NOT NU
 
 -- P4: what was signed stays known.
 CREATE TRIGGER attempts_are_append_only
-BEFORE UPDATE OF hash, chain_id, address, nonce, tx_id, kind, fees, gas, raw, epoch, signed_at, floor ON attempts
+BEFORE UPDATE OF hash, chain_id, address, nonce, tx_id, kind, payload_version, fees, gas, raw, epoch, signed_at, floor
+    ON attempts
 BEGIN
     SELECT RAISE(ABORT, 'an attempt never changes');
 END;
@@ -171,6 +209,23 @@ CREATE TABLE strangers (
 ) STRICT;
 
 CREATE INDEX strangers_unmatched ON strangers (chain_id, address) WHERE tx_id IS NULL;
+
+-- What people want of what only the owner may write; answered in the owner's commit.
+CREATE TABLE wishes (
+    place    INTEGER PRIMARY KEY AUTOINCREMENT,
+    id       TEXT NOT NULL UNIQUE,
+    chain_id INTEGER NOT NULL,
+    address  TEXT NOT NULL,
+    tx_id    TEXT,
+    kind     TEXT NOT NULL,
+    body     TEXT NOT NULL,
+    made_at  INTEGER NOT NULL,
+    reply    TEXT,
+    FOREIGN KEY (chain_id, address) REFERENCES lanes
+) STRICT;
+
+CREATE INDEX wishes_open ON wishes (chain_id, address) WHERE reply IS NULL;
+CREATE INDEX wishes_answered ON wishes (made_at) WHERE reply IS NOT NULL;
 
 -- SQLite has one writer, so the rowid is a position that never becomes visible out of order.
 CREATE TABLE events (

@@ -1,0 +1,199 @@
+"""Asking: what people want of transactions and lanes, taken by any node.
+
+A queued transaction belongs to every node: what is wanted of it is one guarded write. What has a slot belongs to the
+lane's owner: there the wish is written down, and the owner grants it. Whoever asks cannot know which of the two it is
+at the moment of the write, so both are tried until one holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nonchalant import lifecycle
+from nonchalant.errors import (
+    CommitUnknown,
+    NotFound,
+    RowMoved,
+    StoreUnavailable,
+    TooLate,
+    TooManyWishes,
+    WishPending,
+    WishRefused,
+)
+from nonchalant.model import (
+    Attention,
+    Control,
+    Event,
+    Fees,
+    LaneKey,
+    Millis,
+    Mode,
+    Payload,
+    Reply,
+    Speed,
+    State,
+    Transaction,
+    TxId,
+)
+from nonchalant.ports import Clock, Entropy, Filter, Store, Wished
+from nonchalant.wishes import Bump, Cancel, OfLane, OfTransaction, Replace, Wish
+
+# Open wishes a lane may have: its owner grants hundreds a second.
+MOST_WISHES = 10_000
+
+# How often a row that moves between being read and being written is tried again.
+TRIES = 50
+
+# How long the owner of a lane may take to answer, and how often that is looked for.
+PATIENCE_SECONDS = 10.0
+LOOK_SECONDS = 0.05
+
+# Transactions cancelled in one go when a whole lane is.
+PAGE = 500
+
+HELD_MARK = "held"
+
+Move = lifecycle.Cancelled | lifecycle.Replaced | lifecycle.Valued | lifecycle.Held | lifecycle.Released
+
+
+class Asking:
+    def __init__(self, store: Store, clock: Clock, entropy: Entropy, *, arrived: Callable[[LaneKey], None]) -> None:
+        self._store = store
+        self._clock = clock
+        self._entropy = entropy
+        self._arrived = arrived
+
+    # about one transaction
+
+    async def cancel(self, tx_id: TxId) -> Transaction:
+        """It will not run, if that can still be helped; the outcome tells."""
+        return await self._ask(tx_id, Cancel(tx_id), lambda _: [lifecycle.Cancelled()])
+
+    async def replace(self, tx_id: TxId, payload: Payload, fees: Speed | Fees | None = None) -> Transaction:
+        """Another payload under the same id, at the same slot if it has one."""
+
+        def moves(_: Transaction) -> list[Move]:
+            return [lifecycle.Replaced(payload), *([] if fees is None else [lifecycle.Valued(fees)])]
+
+        return await self._ask(tx_id, Replace(tx_id, payload, fees), moves)
+
+    async def bump(self, tx_id: TxId, fees: Speed | Fees | None = None) -> Transaction:
+        """Offer more for it; while it is queued this only changes what will be offered."""
+        return await self._ask(tx_id, Bump(tx_id, fees), lambda _: [] if fees is None else [lifecycle.Valued(fees)])
+
+    async def hold(self, tx_id: TxId, reason: str = "") -> Transaction:
+        """Keep a queued transaction from being sent. `TooLate` once it has a slot."""
+        mark = Attention(HELD_MARK, reason or "somebody holds it; release it when it should go", self._clock.now())
+        return await self._ask(tx_id, None, lambda tx: [] if tx.held else [lifecycle.Held(mark)])
+
+    async def release(self, tx_id: TxId) -> Transaction:
+        """Let a held transaction go, at the place it had. `TooLate` once it has a slot."""
+        return await self._ask(tx_id, None, lambda tx: [lifecycle.Released()] if tx.held else [])
+
+    async def _ask(
+        self, tx_id: TxId, act: OfTransaction | None, moves: Callable[[Transaction], list[Move]]
+    ) -> Transaction:
+        wish_id = self._entropy.token()
+        for _ in range(TRIES):
+            tx = await self._store.transaction(tx_id)
+            if tx is None:
+                raise NotFound(f"there is no transaction {tx_id}")
+            if not tx.live:
+                if tx.state is State.CANCELLED and isinstance(act, Cancel):
+                    return tx
+                raise TooLate(f"{tx_id} is {tx.state} already")
+            if tx.state is State.QUEUED:
+                if await self._altered(tx, moves(tx)):
+                    break
+            elif act is None:
+                raise TooLate(f"{tx_id} is {tx.state}: only what is queued can be held or released")
+            elif tx.state is State.MINED and not isinstance(act, Cancel):
+                raise TooLate(f"{tx_id} is executed in block {tx.receipt.block.number if tx.receipt else '?'} already")
+            elif await self._wished(Wish(wish_id, tx.lane, act)):
+                break
+        else:
+            raise StoreUnavailable(f"{tx_id} moves too fast; ask again")
+        self._arrived(tx.lane)
+        return await self._store.transaction(tx_id) or tx
+
+    async def _altered(self, tx: Transaction, moves: list[Move]) -> bool:
+        """Move a queued row. False: it is not as it was read; read it again."""
+        if not moves:
+            return True
+        now, moved = self._clock.now(), tx
+        events: list[Event] = []
+        for move in moves:
+            moved, told = lifecycle.step(moved, move, now)
+            events += told
+        try:
+            # However many steps it takes, the row is written once.
+            await self._store.alter_queued(lifecycle.one_version_on(moved, tx), events)
+        except (RowMoved, CommitUnknown):
+            return False
+        return True
+
+    async def _wished(self, wish: Wish) -> bool:
+        """Write it down. False: the transaction has no slot now; look again."""
+        try:
+            answer = await self._store.wish(wish, limit=MOST_WISHES)
+        except CommitUnknown:
+            return False  # the same id again is the same wish
+        if answer is Wished.TOO_MANY:
+            raise TooManyWishes(f"{MOST_WISHES} wishes are open in lane {wish.lane}; try again later")
+        return answer is Wished.TAKEN
+
+    # about a lane
+
+    async def control(self, lane: LaneKey, mode: Mode, reason: str = "") -> Control:
+        """Open, pause or drain the lane, at once and on every node."""
+        await self._store.control(lane, mode, reason)
+        self._arrived(lane)
+        return Control(mode, reason, self._clock.now())
+
+    async def cancel_all(self, lane: LaneKey) -> int:
+        """Cancel everything that is live; how many were asked for."""
+        asked, before = 0, None
+        while True:
+            page = await self._store.transactions(
+                Filter(chain_id=lane.chain_id, sender=lane.address, live=True, before=before, limit=PAGE)
+            )
+            for tx in page:
+                try:
+                    await self.cancel(tx.id)
+                    asked += 1
+                except (TooLate, NotFound):
+                    pass  # it ended meanwhile
+            if len(page) < PAGE:
+                return asked
+            before = page[-1].place
+
+    async def of_lane(self, lane: LaneKey, act: OfLane, seconds: float = PATIENCE_SECONDS) -> Reply:
+        """Have the lane's owner do something, and wait for its answer.
+
+        `WishRefused` with its reason; `WishPending` if nobody answered in time: then nothing was done, and nothing
+        will be.
+        """
+        wish = Wish(self._entropy.token(), lane, act)
+        while not await self._wished(wish):
+            await self._clock.sleep(LOOK_SECONDS)
+        self._arrived(lane)
+        deadline = self._clock.monotonic() + seconds
+        reply = await self._store.reply(wish.id)
+        while reply is None:
+            if self._clock.monotonic() >= deadline and await self._withdrawn(wish):
+                raise WishPending(f"no node works lane {lane} now; nothing was done, ask again")
+            await self._clock.sleep(LOOK_SECONDS)
+            reply = await self._store.reply(wish.id)
+        if reply.refused is not None:
+            raise WishRefused(str(reply.data.get("reason", reply.refused)), reply.refused)
+        return reply
+
+    async def _withdrawn(self, wish: Wish) -> bool:
+        try:
+            return await self._store.withdraw(wish.id)
+        except (CommitUnknown, StoreUnavailable):
+            return False
+
+
+def until(clock: Clock, seconds: float) -> Millis:
+    return clock.now() + round(seconds * 1000)

@@ -1,0 +1,176 @@
+"""Granting: what people want of transactions that have a slot, done by the one node that may.
+
+A cancel or a deadline only says what should run at the slot; rescuing signs it. A bump or a replacement is judged,
+priced and signed here, so that what cannot be done is refused while the transaction goes on as it was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import structlog
+
+from nonchalant import fees as prices
+from nonchalant import lifecycle, policy, signing
+from nonchalant.desk import Desk
+from nonchalant.errors import NodeRefused, RowMoved, SignerFailed, Unencodable, Unreachable
+from nonchalant.lanes import Work, exposure
+from nonchalant.model import AttemptKind, Draft, Fees, Mode, Payload, Slot, Speed, State, Transaction, Wanted
+from nonchalant.wishes import Bump, Cancel, Replace, Wish
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal(Exception):
+    """The wish cannot be granted; the code and the sentence are the answer."""
+
+    code: str
+    reason: str
+
+
+async def grant(desk: Desk) -> bool:
+    """Read what people want of this lane, and do it. True: something changed."""
+    if not desk.orders_due:
+        return False
+    desk.orders_due = False
+    orders = await desk.store.orders(desk.key)
+    desk.control = orders.control
+    if desk.control.mode is Mode.HALTED:
+        return False
+    changed = False
+    for wish in orders.wishes:
+        changed |= await _grant_one(desk, wish)
+    return changed
+
+
+async def _grant_one(desk: Desk, wish: Wish) -> bool:
+    work = desk.work()
+    try:
+        await _act(desk, work, wish)
+        return await desk.commit(work)
+    except Refusal as refusal:
+        answer = refusal
+    except (Unreachable, RowMoved):
+        return False  # the sweep brings it back
+    except SignerFailed as failure:
+        return await desk.pause_for_signer(failure)
+    except (NodeRefused, Unencodable) as error:
+        answer = Refusal("cannot_be_sent", str(error))
+    work = desk.work()
+    work.reply(wish.id, answer.code, reason=answer.reason)
+    return await desk.commit(work)
+
+
+async def _act(desk: Desk, work: Work, wish: Wish) -> None:
+    match wish.act:
+        case Cancel() | Replace() | Bump() as act:
+            tx = desk.lane.transactions.get(act.tx_id) or await desk.store.transaction(act.tx_id)
+            if tx is None or not tx.live:
+                raise Refusal("already_ended", f"it is {tx.state} already" if tx else "there is no such transaction")
+            if tx.nonce is None:
+                await _grant_queued(desk, work, tx, act)
+            else:
+                await _grant_sent(desk, work, tx, desk.lane.slots[tx.nonce], act)
+            work.reply(wish.id)
+        case act:
+            raise Refusal("unknown_wish", f"{type(act).__name__} cannot be granted")
+
+
+async def _grant_queued(desk: Desk, work: Work, tx: Transaction, act: Cancel | Replace | Bump) -> None:
+    """It lost its slot after the wish was made: nobody else has it now, but the row is every node's."""
+    match act:
+        case Cancel():
+            work.move(tx, lifecycle.Cancelled())
+        case Replace(_, payload, fees):
+            work.move(tx, lifecycle.Replaced(payload))
+            if fees is not None:
+                work.move(tx, lifecycle.Valued(fees))
+        case Bump(_, fees):
+            if fees is not None:
+                work.move(tx, lifecycle.Valued(fees))
+    desk.assign_due = True
+
+
+async def _grant_sent(desk: Desk, work: Work, tx: Transaction, slot: Slot, act: Cancel | Replace | Bump) -> None:
+    match act:
+        case Cancel():
+            # Executed already, it is only cancelled if the chain takes that back.
+            if slot.wanted in (Wanted.PAYLOAD, Wanted.NOTHING):
+                work.slot(replace(slot, wanted=Wanted.CANCEL, payload_version=0))
+        case Replace(_, payload, fees):
+            _refuse_if_executed(tx)
+            if slot.wanted is not Wanted.PAYLOAD:
+                raise Refusal("already_cancelled", "it is being cancelled; send a new transaction instead")
+            await _replace(desk, work, tx, slot, payload, tx.fees if fees is None else fees)
+        case Bump(_, fees):
+            _refuse_if_executed(tx)
+            await _bump(desk, work, tx, slot, fees)
+
+
+def _refuse_if_executed(tx: Transaction) -> None:
+    if tx.state is State.MINED:
+        raise Refusal("already_executed", "a block has executed it already")
+
+
+async def _replace(desk: Desk, work: Work, tx: Transaction, slot: Slot, payload: Payload, wish: Speed | Fees) -> None:
+    gas = payload.gas
+    if gas is None:
+        try:
+            gas = await desk.estimate(payload)
+        except NodeRefused as refusal:
+            if policy.refusal_verdict(refusal) is policy.Estimate.REVERTS:
+                raise Refusal("would_revert", f"it would revert: {refusal.message}") from None
+            raise
+    offer = await _offer(desk, slot, wish)
+    _refuse_unless_payable(desk, slot, tx, payload.value + gas * offer.max_fee)
+    replaced = work.move(tx, lifecycle.Replaced(payload))
+    if wish != tx.fees:
+        work.move(tx, lifecycle.Valued(wish))
+    version = replaced.payload_version
+    draft = Draft(lane=desk.key, nonce=slot.nonce, payload=payload, gas=gas, fees=offer)
+    [attempt] = await signing.sign(desk, [signing.prepare(desk, draft, AttemptKind.REPLACEMENT, tx.id, version)])
+    work.add_attempt(replace(slot, payload_version=version), attempt)
+    work.move(tx, lifecycle.Repriced(attempt.hash, offer, attempt.kind))
+
+
+async def _bump(desk: Desk, work: Work, tx: Transaction, slot: Slot, fees: Speed | Fees | None) -> None:
+    newest = slot.newest
+    if newest is None:
+        raise Refusal("not_signed", "what cancels it is not signed yet; it will be at the market's price")
+    nothing = slot.payload_version == 0
+    wish = fees if fees is not None else policy.wish_of(slot, tx)
+    offer = await _offer(desk, slot, wish)
+    payload = Payload.nothing(desk.key.address) if nothing else tx.payload
+    _refuse_unless_payable(desk, slot, tx, payload.value + newest.gas * offer.max_fee)
+    if fees is not None and not nothing:
+        work.move(tx, lifecycle.Valued(fees))
+    kind = AttemptKind.CANCEL if nothing else AttemptKind.BUMP
+    draft = Draft(lane=desk.key, nonce=slot.nonce, payload=payload, gas=newest.gas, fees=offer)
+    [attempt] = await signing.sign(desk, [signing.prepare(desk, draft, kind, tx.id, slot.payload_version)])
+    work.add_attempt(slot, attempt)
+    work.move(tx, lifecycle.Repriced(attempt.hash, offer, kind))
+
+
+async def _offer(desk: Desk, slot: Slot, wish: Speed | Fees) -> Fees:
+    """What takes the place of all that nodes may hold for the slot, at the price that is asked for."""
+    rules, least = desk.rules.fees, prices.replacement_floor(slot.price)
+    if isinstance(wish, Fees):
+        if (wish.priority is None) != (least.priority is None):
+            raise Refusal("wrong_fee_type", "name the same kind of fees as it was signed with: the type is kept")
+        if wish.max_fee < least.max_fee or (wish.priority or 0) < (least.priority or 0):
+            needed = f"max_fee {least.max_fee}" + (f", priority {least.priority}" if least.priority is not None else "")
+            raise Refusal("underpriced", f"nodes want at least {needed} wei to replace what they hold")
+        if not prices.is_within_caps(wish, rules):
+            raise Refusal("fee_above_cap", "the price is above the cap of this account or chain")
+        return wish
+    offer = prices.raised(slot.price, wish, await desk.eyes.market(), rules)
+    if offer is None:
+        raise Refusal("price_at_cap", f"its price of {slot.price.max_fee} wei is at the cap already")
+    return offer
+
+
+def _refuse_unless_payable(desk: Desk, slot: Slot, tx: Transaction, cost: int) -> None:
+    lane = desk.lane
+    if cost > lane.balance - (lane.committed() - exposure(slot, tx)):
+        raise Refusal("insufficient_funds", "the account cannot pay that beside what is in flight; fund the account")
