@@ -103,7 +103,7 @@ async def _hold_twins(desk: Desk, due: Sequence[Transaction]) -> frozenset[TxId]
     """Hold what the account may have done already, unknown to this store; one stranger holds one transaction."""
     held: set[TxId] = set()
     for tx in due:
-        twin = desk.lane.twin_of(tx.payload)
+        twin = desk.lane.twin_of(tx)
         if twin is not None:
             work = desk.work()
             work.hold_for(tx, twin)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from nonchalant import reconcile
+from nonchalant import heads, reconcile
 from nonchalant.assign import assign
 from nonchalant.broadcast import broadcast
 from nonchalant.cluster import Cluster
@@ -353,10 +353,22 @@ class Engine:
             work.mark_lane(Attention(BEHIND_MARK, reason, work.at))
             await desk.commit(work)
             raise Unreachable(reason)
-        if not await desk.eyes.vouch(seen):
+        if await self._is_denied(desk, seen):
             reason = f"block {seen.number} was final and is not on the chain any more"
             await self._store.halt(desk.key.chain_id, reason)
             desk.control = replace(desk.control, mode=Mode.HALTED, reason=reason)
+
+    async def _is_denied(self, desk: Desk, seen: BlockRef) -> bool:
+        """Whether the chain has another block in this one's place. A block that nobody has any more denies nothing."""
+        if desk.head.has(seen):
+            return False
+        answers = await desk.eyes.ask_everyone(lambda endpoint: endpoint.block(seen.number))
+        named = [block.hash for block in answers if block is not None]
+        if not named or seen.hash in named:
+            return False
+        if len(named) < heads.quorum(len(desk.chain.endpoints)):
+            raise Unreachable(f"too few endpoints say what block {seen.number} is")
+        return True
 
     async def _is_believed(self, desk: Desk) -> bool:
         """Whether somebody resumed the lane since it was loaded: whatever was final before, the chain now counts."""

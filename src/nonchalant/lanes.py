@@ -20,7 +20,6 @@ from nonchalant.model import (
     LaneKey,
     LaneRecord,
     Millis,
-    Payload,
     Receipt,
     Reply,
     Slot,
@@ -127,12 +126,12 @@ class Lane:
     def attempt_hashes(self) -> list[Hash]:
         return list(self._nonces)
 
-    def twin_of(self, payload: Payload) -> Stranger | None:
-        """Something the account did unknown to the store that does just what this payload would."""
+    def twin_of(self, tx: Transaction) -> Stranger | None:
+        """Something the account did unknown to the store that does just what this transaction would."""
         if not self.strangers:
             return None
-        deed = payload.deed
-        return next((stranger for stranger in self.strangers.values() if stranger.deed == deed), None)
+        deeds = tx.deeds
+        return next((stranger for stranger in self.strangers.values() if stranger.deed in deeds), None)
 
     def nonce_of(self, hash: Hash) -> int | None:
         """The slot an attempt was signed for; None if it is not live here."""

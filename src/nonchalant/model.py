@@ -228,6 +228,11 @@ class Transaction:
     def payload_of(self, version: int) -> Payload:
         return (*self.earlier, self.payload)[version - 1]
 
+    @property
+    def deeds(self) -> frozenset[str]:
+        """What any of its payloads does: an attempt of an earlier one may have run."""
+        return frozenset(payload.deed for payload in (*self.earlier, self.payload))
+
     def is_overdue(self, now: Millis) -> bool:
         return self.valid_until is not None and self.valid_until <= now
 

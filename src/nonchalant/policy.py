@@ -282,7 +282,7 @@ def supersede_hold(
 
 def supersede_doubt(tx: Transaction, consumer: Executed | None, *, quarantined: bool, now: Millis) -> Attention | None:
     """Why its payload may have run although none of its known attempts did; None: it did not."""
-    if consumer is not None and tx.payload.deed == consumer.deed:
+    if consumer is not None and consumer.deed in tx.deeds:
         return Attention(
             "same_payload_executed",
             f"{consumer.hash} did the same from this account; release it if it should happen twice, else cancel it",

@@ -262,9 +262,9 @@ def a_stranger(hash: str = "0xf1", value: int = 1) -> Stranger:
 def test_a_payload_finds_the_first_stranger_that_did_the_same() -> None:
     strangers = [a_stranger("0xf0", value=9), a_stranger("0xf1"), a_stranger("0xf2")]
     lane = Lane(a_record(), strangers=strangers)
-    assert lane.twin_of(Payload(to=BOB, value=1, gas=5)) == strangers[1]
-    assert lane.twin_of(Payload(to=BOB, value=2)) is None
-    assert a_lane().twin_of(Payload(to=BOB, value=1)) is None
+    assert lane.twin_of(a_transaction(payload=Payload(to=BOB, value=1, gas=5))) == strangers[1]
+    assert lane.twin_of(a_transaction(payload=Payload(to=BOB, value=2))) is None
+    assert a_lane().twin_of(a_transaction(payload=Payload(to=BOB, value=1))) is None
 
 
 def test_one_stranger_holds_one_transaction_and_no_second_one() -> None:
@@ -277,9 +277,9 @@ def test_one_stranger_holds_one_transaction_and_no_second_one() -> None:
     assert held.attention is not None
     assert held.attention.code == "same_payload_executed"
     assert "0xf1" in held.attention.reason
-    assert lane.twin_of(tx.payload) == a_stranger()
+    assert lane.twin_of(tx) == a_stranger()
     lane.apply(work.change())
-    assert lane.twin_of(tx.payload) is None
+    assert lane.twin_of(tx) is None
 
 
 def test_a_stranger_that_was_never_met_can_be_held_for_at_once() -> None:

@@ -66,6 +66,9 @@ T = TypeVar("T")
 # How long a writer waits for another process's commit before it gives up.
 BUSY_SECONDS = 5.0
 
+# The depth of a lane that takes nothing new.
+CLOSED = -1
+
 # Wishes an owner reads in one go.
 WISHES_AT_ONCE = 500
 
@@ -141,10 +144,10 @@ class SqliteStore:
 
     def _accept_one(self, request: Request, depths: dict[LaneKey, int], limit: int, now: int) -> Acceptance:
         lane = request.lane
-        if rows.control(self._run("control", **lane._asdict()).fetchone()).mode is Mode.DRAINING:
-            return self._known(request) or Draining()
         if lane not in depths:
-            depths[lane] = self._scalar("queue_depth", **lane._asdict(), limit=limit)
+            depths[lane] = self._depth(lane, limit)
+        if depths[lane] == CLOSED:
+            return self._known(request) or Draining()
         if depths[lane] >= limit:
             return self._known(request) or NoRoom()
         row = self._run("insert_transaction", **rows.request_columns(request), now=now).fetchone()
@@ -158,6 +161,12 @@ class SqliteStore:
             **rows.event_columns(Event(kind="tx.accepted", lane=lane, at=now, tx_id=request.id)),
         )
         return rows.accepted(request, row["place"], now)
+
+    def _depth(self, lane: LaneKey, limit: int) -> int:
+        """How many wait in the lane, or `CLOSED`."""
+        if rows.control(self._run("control", **lane._asdict()).fetchone()).mode is Mode.DRAINING:
+            return CLOSED
+        return self._scalar("queue_depth", **lane._asdict(), limit=limit)
 
     def _known(self, request: Request) -> Acceptance | None:
         key = request.idempotency_key
