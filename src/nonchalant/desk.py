@@ -96,6 +96,18 @@ class Aside:
         return self.retry_at <= now or (self.at is not None and self.at != head)
 
 
+@dataclass(slots=True)
+class Reason:
+    """Why something reverted, as far as nodes have told; when it was last asked for, and how often."""
+
+    asked_at: BlockRef
+    tries: int = 0
+    told: str | None = None
+
+    def is_due(self, head: BlockRef, tries: int) -> bool:
+        return self.told is None and self.tries < tries and self.asked_at != head
+
+
 @dataclass(slots=True, kw_only=True)
 class Desk:
     lane: Lane
@@ -125,7 +137,7 @@ class Desk:
     paused_until: Millis = 0  # in ticks: the signer failed
     quarantine_top: int | None = None  # the height at which this owner found the lane in quarantine
     fill_after: Millis = 0  # in ticks: nodes refused a filler, so the next one waits
-    reasons: dict[tuple[Hash, BlockRef], str | None] = field(default_factory=dict)  # why what is mined reverted
+    reasons: dict[tuple[Hash, BlockRef], Reason] = field(default_factory=dict)  # why what is mined reverted
     seen_at: BlockRef | None = None  # the head at which the account was last seen
     seen_final: int = -1
 
@@ -164,6 +176,8 @@ class Desk:
         self.eyes.forget(hashes)
         for hash in hashes:
             self.sendings.pop(hash, None)
+        for told in [told for told in self.reasons if told[0] in hashes]:
+            del self.reasons[told]
 
     async def see_account(self) -> None:
         """Ask what the account has executed, at our head and at finality, of endpoints that have those blocks.

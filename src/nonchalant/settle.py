@@ -13,16 +13,18 @@ from dataclasses import replace
 import structlog
 
 from nonchalant import lifecycle, policy, proof
-from nonchalant.desk import Desk
+from nonchalant.desk import Desk, Reason
 from nonchalant.errors import NodeRefused, Unreachable
 from nonchalant.lanes import Work
 from nonchalant.model import Attempt, Attention, BlockRef, Executed, Receipt, Slot, SlotKind, Transaction, Wanted
+from nonchalant.ports import Endpoint
 
 log = structlog.get_logger()
 
 # Why something reverted is worth this long, for so many at once, and no more: it must not hold up the lane.
 REPLAY_SECONDS = 2.0
 REPLAYS = 16
+REPLAY_TRIES = 3  # each at another head: an endpoint may not have the block yet
 
 
 async def settle(desk: Desk) -> bool:
@@ -68,23 +70,21 @@ def _settle_one(desk: Desk, work: Work, slot: Slot, receipt: Receipt) -> None:
     elif receipt.succeeded:
         work.move(tx, lifecycle.Confirmed())
     else:
-        work.move(tx, lifecycle.Reverted(desk.reasons.pop((receipt.hash, receipt.block), None)))
+        work.move(tx, lifecycle.Reverted(_reason(desk, receipt)))
 
 
 async def _ask_why(desk: Desk, mined: Iterable[tuple[Slot, Receipt]]) -> None:
-    """Learn why what reverted did so, once for each: whoever cannot say is not asked again."""
+    """Learn why what reverted did so, as far as any endpoint can say."""
     reverted = [
         (tx, ran, receipt)
         for slot, receipt in mined
-        if not receipt.succeeded
-        and (receipt.hash, receipt.block) not in desk.reasons
+        if _is_unexplained(desk, receipt)
         and (tx := desk.lane.transaction_of(slot)) is not None
         and (ran := slot.attempt(receipt.hash)) is not None
         and ran.payload_version != 0
     ][:REPLAYS]
     if not reverted:
         return
-    desk.reasons.update({(receipt.hash, receipt.block): None for _, _, receipt in reverted})
     try:
         async with asyncio.timeout(REPLAY_SECONDS):
             await asyncio.gather(*(_replay(desk, tx, ran, receipt) for tx, ran, receipt in reverted))
@@ -92,14 +92,33 @@ async def _ask_why(desk: Desk, mined: Iterable[tuple[Slot, Receipt]]) -> None:
         log.info("replay.slow", lane=str(desk.key))
 
 
+def _is_unexplained(desk: Desk, receipt: Receipt) -> bool:
+    if receipt.succeeded:
+        return False
+    known = desk.reasons.get((receipt.hash, receipt.block))
+    return known is None or known.is_due(desk.head.top, REPLAY_TRIES)
+
+
 async def _replay(desk: Desk, tx: Transaction, ran: Attempt, receipt: Receipt) -> None:
+    reason = desk.reasons.setdefault((receipt.hash, receipt.block), Reason(desk.head.top))
+    reason.tries, reason.asked_at = reason.tries + 1, desk.head.top
     payload = tx.payload_of(ran.payload_version)
+
+    async def why(endpoint: Endpoint) -> str:
+        told = await endpoint.replay(desk.key.address, payload, ran.gas, receipt.block)
+        if told is None:
+            raise Unreachable(f"{endpoint.name} cannot say why {receipt.hash} reverted")  # another one may
+        return told
+
     try:
-        desk.reasons[receipt.hash, receipt.block] = await desk.eyes.ask(
-            lambda endpoint: endpoint.replay(desk.key.address, payload, ran.gas, receipt.block)
-        )
+        reason.told = await desk.eyes.ask(why)
     except (Unreachable, NodeRefused) as problem:
         log.debug("replay.failed", lane=str(desk.key), tx=tx.id, reason=str(problem))
+
+
+def _reason(desk: Desk, receipt: Receipt) -> str | None:
+    reason = desk.reasons.get((receipt.hash, receipt.block))
+    return None if reason is None else reason.told
 
 
 def _unwanted(slot: Slot, refused: str) -> lifecycle.Cancelled | lifecycle.Expired | lifecycle.Outrun:

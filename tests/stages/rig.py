@@ -83,6 +83,7 @@ class Setting:
     balance: Wei = 10 * ETHER
     base_fee: Wei = 20 * GWEI
     account_limit: int = 64
+    data_price: Wei = 0  # that the chain charges a byte, beside gas
     queue_limit: int = 1000
     window: int = 16
     largest_window: int = 16
@@ -131,6 +132,7 @@ class Rig:
             flavours=self.setting.flavours,
             legacy=self.setting.legacy,
             account_limit=self.setting.account_limit,
+            data_price=self.setting.data_price,
             gossip=0.0,
         )
 
@@ -307,6 +309,7 @@ class Rig:
         key: str | None = None,
         fees: Speed | Fees = Speed.STANDARD,
         priority: int = 5,
+        simulate: bool = False,
         **payload: Any,
     ) -> Request:
         wanted = Payload(**{"to": RECIPIENT, "data": Order(label, effect, after).data()} | payload)
@@ -316,6 +319,7 @@ class Rig:
             payload=wanted,
             fees=fees,
             priority=priority,
+            simulate=simulate,
             idempotency_key=key,
             body_hash=hashlib.sha256(repr((lane, wanted, fees)).encode()).hexdigest(),
         )
