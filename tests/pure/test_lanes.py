@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nonchalant.errors import IllegalMove
 from nonchalant.lanes import Lane, Work, exposure
 from nonchalant.lifecycle import Assigned, Broadcast, Failed, Included
-from nonchalant.model import Attention, Change, Fees, Payload, Slot, SlotKind, State, Stranger, Transaction
+from nonchalant.model import AttemptKind, Attention, Change, Fees, Payload, Slot, SlotKind, State, Stranger, Transaction
 from tests.examples import (
     ALICE,
     BOB,
@@ -172,6 +172,15 @@ def test_the_fee_for_data_is_committed_while_it_is_in_flight() -> None:
     assert lane.committed() == plain + 12
     lane.apply(Change(freed=(1,), slots=(replace(lane.slots[0], settled=True),)))
     assert lane.data_fees == {9: 100}
+
+
+def test_the_fee_for_data_is_forgotten_when_the_payload_is_replaced() -> None:
+    lane = a_lane(0)
+    lane.data_fees = {0: 5}
+    lane.apply(Change(attempts=(an_attempt("0xb1", 0, "tx", kind=AttemptKind.BUMP),)))
+    assert lane.data_fees == {0: 5}
+    lane.apply(Change(attempts=(an_attempt("0xb2", 0, "tx", kind=AttemptKind.REPLACEMENT),)))
+    assert lane.data_fees == {}
 
 
 def test_a_filler_has_no_transaction() -> None:
