@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from nonchalant.errors import NodeRefused, SignerFailed, Unencodable, Unreachable
-from nonchalant.model import Accepted, BlockRef, Draft, Fees, LaneKey, Payload, Refused, Unknown
+from nonchalant.model import Accepted, Account, BlockRef, Draft, Fees, LaneKey, Payload, Refused, Unknown
 from nonchalant.sim import wire
 from nonchalant.sim.blocks import Deed, Happening
 from nonchalant.sim.chain import FOREIGN
@@ -226,6 +226,50 @@ def test_an_authorisation_takes_the_nonce_and_no_transaction_shows_it() -> None:
     block = realm.chain.mine()
     assert count(realm) == 1
     assert block.executed() == []
+
+
+def test_an_authorisation_for_code_delegates_the_account_until_one_for_none() -> None:
+    realm = SmallRealm()
+    realm.chain.happen(Happening(Deed.DELEGATED, ALICE))
+    realm.chain.mine()
+    assert realm.chain.head.ledger.account(ALICE) == Account(1, 10**18, delegated=True)
+    realm.chain.happen(Happening(Deed.AUTHORISED, ALICE))
+    realm.chain.mine()
+    assert realm.chain.head.ledger.account(ALICE) == Account(2, 10**18)
+
+
+def test_a_pending_count_is_the_pool_s_and_not_the_chain_s() -> None:
+    realm = SmallRealm()
+    endpoint = realm.chain.endpoints[0]
+
+    async def main() -> None:
+        await endpoint.send([sealed(0).raw, sealed(1).raw])
+        assert await endpoint.pending(ALICE) == 2
+        assert (await endpoint.account(ALICE, realm.chain.head.ref)).count == 0
+
+    realm.run(main())
+
+
+def test_a_replay_knows_the_state_of_the_block_before() -> None:
+    realm = SmallRealm()
+    endpoint = realm.chain.endpoints[0]
+    dependent = Payload(to=BOB, data=Order("second", Effect.AFTER, "order-0").data())
+
+    async def main() -> None:
+        await realm.settle()
+        early = realm.chain.head.ref
+        assert await endpoint.replay(ALICE, dependent, 60_000, early) == "execution reverted: the order does not run"
+        await endpoint.send([sealed(0, "order-0").raw])
+        await realm.loop.sleep(3.0)
+        await realm.settle()
+        with_it = realm.chain.head.ref
+        await realm.settle()
+        assert await endpoint.replay(ALICE, dependent, 60_000, with_it) is not None
+        assert await endpoint.replay(ALICE, dependent, 60_000, realm.chain.head.ref) is None
+        with pytest.raises(Unreachable):
+            await endpoint.replay(ALICE, dependent, 60_000, BlockRef(early.number, "0xelse"))
+
+    realm.run(main())
 
 
 def test_money_that_was_drained_comes_back_and_survives_a_reorg() -> None:

@@ -67,6 +67,22 @@ def test_an_account_may_hold_only_so_many() -> None:
     assert here.offer(tx(6, price=90, tip=9), LEDGER, BASE) is None, "replacing needs no room"
 
 
+def test_an_account_with_delegated_code_may_hold_one() -> None:
+    ledger = Ledger({ALICE: Account(5, 10**18, delegated=True)})
+    here, lenient = pool(GETH), pool(BESU)
+    assert [here.offer(tx(nonce), ledger, BASE) for nonce in (5, 6)] == [None, No.DELEGATED]
+    assert here.offer(tx(5, price=90, tip=9), ledger, BASE) is None, "replacing needs no room"
+    assert [lenient.offer(tx(nonce), ledger, BASE) for nonce in (5, 6)] == [None, None]
+
+
+def test_the_next_nonce_is_the_first_that_neither_chain_nor_pool_has() -> None:
+    here = pool()
+    assert here.next_nonce(ALICE, LEDGER) == 5
+    for nonce in (5, 6, 8):
+        here.offer(tx(nonce), LEDGER, BASE)
+    assert here.next_nonce(ALICE, LEDGER) == 7
+
+
 def test_funds_must_cover_everything_the_account_has_in_the_pool() -> None:
     ledger = Ledger({ALICE: Account(5, tx(5).cost + tx(6).cost - 1)})
     here = pool()
@@ -105,11 +121,15 @@ EXPECTED = {
     No.REPLACEMENT: Rejection.REPLACEMENT_UNDERPRICED,
     No.TOO_MANY: Rejection.ACCOUNT_LIMIT_EXCEEDED,
     No.GAPPED: Rejection.NONCE_TOO_HIGH,
+    No.DELEGATED: Rejection.IN_FLIGHT_LIMIT_DELEGATED,
 }
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS, ids=lambda flavour: flavour.name)
-@pytest.mark.parametrize("verdict", No)
+@pytest.mark.parametrize(
+    ("flavour", "verdict"),
+    [(flavour, verdict) for flavour in FLAVOURS for verdict in flavour.words],
+    ids=lambda each: each.name,
+)
 def test_every_refusal_is_in_words_that_we_understand(flavour: Flavour, verdict: No) -> None:
     answer = pool(flavour).answer(tx(5), verdict, LEDGER)
     assert isinstance(answer, Refused)

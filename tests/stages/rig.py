@@ -425,6 +425,10 @@ class Rig:
         """The key signed an authorisation, and somebody's transaction carries it in the next block."""
         self.chains[lane.chain_id].happen(Happening(Deed.AUTHORISED, lane.address))
 
+    def delegate(self, lane: LaneKey = ALICE) -> None:
+        """The same, and it gives the account code: most pools hold one transaction of it from then on."""
+        self.chains[lane.chain_id].happen(Happening(Deed.DELEGATED, lane.address))
+
     def drain(self, lane: LaneKey = ALICE, leave: Wei = 0) -> Wei:
         return self.chains[lane.chain_id].drain(lane.address, leave)
 

@@ -42,7 +42,8 @@ def succeeds(order: Order, done: AbstractSet[str]) -> bool:
 
 
 class Deed(StrEnum):
-    AUTHORISED = "authorised"  # the key signed an authorisation that somebody else's transaction carried
+    AUTHORISED = "authorised"  # the key signed an authorisation that somebody else's transaction carried, for no code
+    DELEGATED = "delegated"  # the same, for some code
     FUNDED = "funded"
     DRAINED = "drained"
 
@@ -193,8 +194,8 @@ def _receipt(tx: SimTx, block: BlockRef, base_fee: Wei, succeeded: bool) -> Rece
 def _apply(accounts: dict[Address, Account], happening: Happening) -> None:
     account = accounts.get(happening.address, NOBODY)
     match happening.deed:
-        case Deed.AUTHORISED:
-            account = replace(account, count=account.count + 1)
+        case Deed.AUTHORISED | Deed.DELEGATED:
+            account = replace(account, count=account.count + 1, delegated=happening.deed is Deed.DELEGATED)
         case Deed.FUNDED:
             account = replace(account, balance=account.balance + happening.amount)
         case Deed.DRAINED:

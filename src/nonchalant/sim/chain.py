@@ -237,7 +237,7 @@ class SimChain:
         addresses, self._foreign = self._foreign, []
         taken: dict[Address, int] = {}
         for happening in happenings:
-            if happening.deed is Deed.AUTHORISED:
+            if happening.deed in (Deed.AUTHORISED, Deed.DELEGATED):
                 taken[happening.address] = taken.get(happening.address, 0) + 1
         signed = []
         for address in addresses:

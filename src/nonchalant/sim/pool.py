@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum, auto
 
-from nonchalant.model import Accepted, Address, Answer, Hash, Refused, Wei
+from nonchalant.model import Accepted, Account, Address, Answer, Hash, Refused, Wei
 from nonchalant.sim.blocks import Ledger, gas_price
 from nonchalant.sim.wire import SimTx
 
@@ -36,11 +36,15 @@ class No(StrEnum):
     REPLACEMENT = auto()
     TOO_MANY = auto()
     GAPPED = auto()
+    DELEGATED = auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flavour:
-    """One kind of client: its manners, and its words as (code, message with the case's numbers)."""
+    """One kind of client: its manners, and its words as (code, message with the case's numbers).
+
+    One that has no words for delegated accounts does not treat them apart.
+    """
 
     name: str
     gapped: Gapped
@@ -67,6 +71,7 @@ GETH = Flavour(
         No.REPLACEMENT: (-32000, "replacement transaction underpriced"),
         No.TOO_MANY: (-32000, "account limit exceeded: pooled {pooled} txs"),
         No.GAPPED: (-32000, "nonce too high: tx nonce {nonce}, gapped nonce {gap}"),
+        No.DELEGATED: (-32000, "in-flight transaction limit reached for delegated accounts"),
     },
 )
 RETH = Flavour(
@@ -84,6 +89,7 @@ RETH = Flavour(
         No.REPLACEMENT: (-32000, "[{hash}]: insufficient gas price to replace existing transaction"),
         No.TOO_MANY: (-32000, "account limit exceeded"),
         No.GAPPED: (-32000, "nonce too high"),
+        No.DELEGATED: (-32000, "in-flight transaction limit reached for delegated accounts"),
     },
 )
 BESU = Flavour(
@@ -136,6 +142,7 @@ class Pool:
             (self.flavour.wants_base_fee and tx.max_fee < base_fee, No.BELOW_BASE_FEE),
             (self._cost_with(held, tx) > account.balance, No.NO_FUNDS),
             (other is not None and not replaces(tx, other), No.REPLACEMENT),
+            (self._has_its_one(account, held) and other is None, No.DELEGATED),
             # The next one to be executed is always welcome, however many wait behind it.
             (other is None and len(held) >= self.limit and tx.nonce > account.count, No.TOO_MANY),
             (tx.nonce > gap and self.flavour.gapped is Gapped.REFUSED, No.GAPPED),
@@ -215,6 +222,10 @@ class Pool:
 
     def holds(self, tx_hash: Hash) -> bool:
         return any(tx.hash == tx_hash for tx in self.held())
+
+    def _has_its_one(self, account: Account, held: Mapping[int, SimTx]) -> bool:
+        """Whether it is an account with delegated code (EIP-7702) of which the pool holds one already."""
+        return account.delegated and bool(held) and No.DELEGATED in self.flavour.words
 
     @staticmethod
     def _next_executable(held: Mapping[int, SimTx], count: int) -> int:
