@@ -182,18 +182,20 @@ class Desk:
     async def see_account(self) -> None:
         """Ask what the account has executed, at our head and at finality, of endpoints that have those blocks.
 
-        One endpoint that says too much would declare a nonce gone that is not: more than half must say so. Finality
-        takes the word of at least half of all endpoints; without it, what was known of it stands.
+        One endpoint that says too much would declare a nonce gone that is not: more than half must say so. Finality,
+        and that a nonce we gave to nobody is used, take the word of at least half of all endpoints; without it, what
+        was known stands.
         """
         top, final, address = self.head.top, self.head.final, self.key.address
         at_head = await self.eyes.ask_everyone(lambda endpoint: endpoint.account(address, top))
         at_final = await self.eyes.ask_everyone(lambda endpoint: endpoint.account(address, final))
-        if not at_head:
-            raise Unreachable(f"no endpoint tells of {address} at block {top.number}")
-        lane = self.lane
-        lane.count = heads.believed([account.count for account in at_head])
+        lane, enough = self.lane, heads.quorum(len(self.chain.endpoints))
+        if not at_head or (lane.record.next_nonce is None and len(at_head) < enough):
+            raise Unreachable(f"too few endpoints tell of {address} at block {top.number}")
+        count = heads.believed([account.count for account in at_head])
+        lane.count = count if len(at_head) >= enough else min(count, lane.next_nonce)
         lane.balance = heads.believed([account.balance for account in at_head])
-        if len(at_final) >= heads.quorum(len(self.chain.endpoints)):
+        if len(at_final) >= enough:
             lane.final_count = heads.believed([account.count for account in at_final])
         self.account_due, self.seen_at = False, top
         # A nonce of ours is used, and we do not know by what: look before believing anything.

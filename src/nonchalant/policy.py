@@ -196,6 +196,8 @@ def next_move(
     mark = _refusal_mark(newest)
     # A better price needs more funds, not less: what lacks them is only sent again.
     can_bump = lowest and market is not None and newest.answer != Rejection.INSUFFICIENT_FUNDS.value
+    # Nor does a price mend bytes that nodes refuse for what they are; each new attempt would only be refused anew.
+    can_bump &= sending.accepted or not sending.refused_by
     # While no blocks come, no price is too low.
     can_bump &= head - sending.block >= BLOCKS_BEFORE_A_BUMP
     if can_bump and market is not None and waited >= patience.bump_after[speed]:

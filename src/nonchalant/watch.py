@@ -463,11 +463,17 @@ async def _is_canonical(desk: Desk, receipt: Receipt) -> bool | None:
 
 
 async def look_up(desk: Desk) -> list[Receipt]:
-    """Every live attempt by hash, once: those that the endpoint shows executed. What it does not show proves nothing."""
+    """Every live attempt by hash, once: those that an endpoint shows executed. What none shows proves nothing."""
     hashes = desk.lane.attempt_hashes()
-    found = await desk.eyes.ask(lambda endpoint: endpoint.find(hashes)) if hashes else []
+    answers = [await desk.eyes.ask(lambda endpoint: endpoint.find(hashes))] if hashes else []
+    shown = {receipt.hash for answer in answers for receipt in answer if receipt is not None}
+    unshown = [slot for slot in desk.lane.lost_slots() if not any(one.hash in shown for one in slot.attempts)]
+    if unshown:
+        # Its nonce is used: an endpoint may have forgotten by what, and another may know.
+        missing = [attempt.hash for slot in unshown for attempt in slot.attempts]
+        answers += await desk.eyes.ask_everyone(lambda endpoint: endpoint.find(missing))
     desk.lookup_due = False
-    return [receipt for receipt in found if receipt is not None]
+    return [receipt for answer in answers for receipt in answer if receipt is not None]
 
 
 def _reorged(desk: Desk, work: Work, slot: Slot) -> Slot:

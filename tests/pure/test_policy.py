@@ -226,6 +226,12 @@ def test_bytes_that_every_endpoint_refused_for_good_are_given_up() -> None:
     assert decide(sending=refused_by("geth", "reth"), now=0) == GiveUp()
 
 
+def test_bytes_that_some_refuse_and_nobody_took_get_no_better_price() -> None:
+    """Each price is another attempt, refused anew: the rounds after which they are given up would never come."""
+    assert isinstance(decide(sending=refused_by("geth"), now=HOUR), Resend)
+    assert isinstance(decide(sending=replace(refused_by("geth"), accepted=True), now=HOUR), Bump)
+
+
 @pytest.mark.parametrize(
     ("slot", "sending", "refused"),
     [

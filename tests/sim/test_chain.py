@@ -202,6 +202,161 @@ def test_a_rate_limited_endpoint_refuses_everything_and_takes_nothing() -> None:
     realm.run(main())
 
 
+def test_an_endpoint_that_does_not_know_the_type_refuses_the_bytes_and_takes_nothing() -> None:
+    realm = SmallRealm()
+    endpoint = realm.chain.endpoints[0]
+
+    async def main() -> None:
+        ail(endpoint, Ailment.SEND_REFUSED)
+        assert list(await endpoint.send([sealed(0).raw])) == [Refused("transaction type not supported", -32000)]
+        assert not realm.notes.arrivals
+
+    realm.run(main())
+
+
+def test_an_endpoint_that_answers_only_its_head_answers_nothing_else() -> None:
+    realm = SmallRealm()
+    endpoint = realm.chain.endpoints[0]
+
+    async def main() -> None:
+        await realm.settle(2)
+        head = realm.chain.head.ref
+        ail(endpoint, Ailment.HEAD_ONLY)
+        assert (await endpoint.view()).head == head
+        for _ in range(5):
+            for question in (
+                endpoint.block(1),
+                endpoint.receipts(head, []),
+                endpoint.find([sealed(0).hash]),
+                endpoint.account(ALICE, head),
+                endpoint.executed(head),
+                endpoint.market(),
+            ):
+                with pytest.raises((Unreachable, NodeRefused)):
+                    await question
+        [answer] = await endpoint.send([sealed(0).raw])
+        assert isinstance(answer, Unknown)
+        assert not realm.notes.arrivals
+
+    realm.run(main())
+
+
+@pytest.mark.parametrize(
+    ("ailment", "wrong"),
+    [
+        (Ailment.COUNT_HIGH, lambda told, truth: told.count > truth.count and told.balance == truth.balance),
+        (Ailment.COUNT_LOW, lambda told, truth: told.count < truth.count and told.balance == truth.balance),
+        (Ailment.BALANCE_HIGH, lambda told, truth: told.count == truth.count and told.balance > truth.balance),
+        (Ailment.BALANCE_LOW, lambda told, truth: told.count == truth.count and told.balance < truth.balance),
+    ],
+)
+def test_an_endpoint_may_be_wrong_about_an_account(ailment: Ailment, wrong: Callable[[Account, Account], bool]) -> None:
+    realm = SmallRealm()
+    liar, honest, _ = realm.chain.endpoints
+
+    async def main() -> None:
+        await liar.send([sealed(0).raw])
+        await realm.loop.sleep(3.0)
+        await realm.settle(2)
+        head = realm.chain.head.ref
+        ail(liar, ailment)
+        for _ in range(10):
+            assert wrong(await liar.account(ALICE, head), await honest.account(ALICE, head))
+
+    realm.run(main())
+
+
+def test_an_endpoint_that_prunes_has_only_what_is_near_its_head() -> None:
+    realm = SmallRealm()
+    pruned, whole, _ = realm.chain.endpoints
+
+    async def main() -> None:
+        await whole.send([sealed(0).raw])
+        await realm.loop.sleep(3.0)
+        await realm.settle(6)
+        [ran] = realm.chain.executions("order-0")
+        pruned.kept = 2
+        ail(pruned, Ailment.BLOCKS_PRUNED)
+        assert await pruned.block(4) is not None
+        assert await pruned.block(3) is None
+        assert await pruned.block(ran.hash) is None
+        assert await whole.block(ran.hash) is not None
+        assert list(await pruned.find([sealed(0).hash])) == [None]
+        with pytest.raises(NodeRefused, match="missing trie node"):
+            await pruned.account(ALICE, ran.ref)
+        with pytest.raises(NodeRefused, match="missing trie node"):
+            await pruned.executed(ran.ref)
+        assert (await pruned.account(ALICE, realm.chain.head.ref)).count == 1
+
+    realm.run(main())
+
+
+def test_an_endpoint_may_have_a_block_and_none_of_its_receipts() -> None:
+    realm = SmallRealm()
+    pruned, whole, _ = realm.chain.endpoints
+
+    async def main() -> None:
+        await whole.send([sealed(0).raw])
+        await realm.loop.sleep(3.0)
+        await realm.settle(6)
+        [ran] = realm.chain.executions("order-0")
+        pruned.kept = 2
+        ail(pruned, Ailment.RECEIPTS_PRUNED)
+        assert await pruned.block(ran.hash) is not None
+        assert list(await pruned.find([sealed(0).hash])) == [None]
+        with pytest.raises(Unreachable):
+            await pruned.receipts(ran.ref, [sealed(0).hash])
+        assert len(await pruned.executed(ran.ref)) == 1
+
+    realm.run(main())
+
+
+@pytest.mark.parametrize(("ailment", "at_once"), [(Ailment.GAP_SWALLOWED, 0), (Ailment.GAP_DROPPED, 1)])
+def test_an_endpoint_may_say_yes_to_a_gapped_nonce_and_not_keep_it(ailment: Ailment, at_once: int) -> None:
+    realm = SmallRealm(gossip=0.0)
+    endpoint = realm.chain.endpoints[0]
+
+    async def main() -> None:
+        ail(endpoint, ailment)
+        assert list(await endpoint.send([sealed(1).raw])) == [Accepted()]
+        assert len(endpoint.pool.held()) == at_once
+        await realm.loop.sleep(2.0)
+        assert not endpoint.pool.held()
+
+    realm.run(main())
+
+
+def test_a_gapped_nonce_that_is_kept_for_a_second_stays_if_the_gap_closes_meanwhile() -> None:
+    realm = SmallRealm(gossip=0.0)
+    endpoint = realm.chain.endpoints[0]
+
+    async def main() -> None:
+        ail(endpoint, Ailment.GAP_DROPPED)
+        await endpoint.send([sealed(1).raw])
+        await realm.loop.sleep(0.5)
+        await endpoint.send([sealed(0).raw])
+        await realm.loop.sleep(2.0)
+        assert sorted(tx.nonce for tx in endpoint.pool.held()) == [0, 1]
+
+    realm.run(main())
+
+
+def test_a_chain_may_make_no_blocks_for_a_while() -> None:
+    realm = SmallRealm()
+    realm.chain.start()
+
+    async def main() -> None:
+        await realm.loop.sleep(20.0)
+        realm.chain.resting, height = True, realm.chain.head.number
+        await realm.loop.sleep(60.0)
+        assert realm.chain.head.number == height > 0
+        realm.chain.resting = False
+        await realm.loop.sleep(20.0)
+        assert realm.chain.head.number > height
+
+    realm.run(main())
+
+
 def test_a_foreign_transaction_takes_the_nonce_and_ours_is_too_low_then() -> None:
     realm = SmallRealm()
 

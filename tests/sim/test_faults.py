@@ -12,13 +12,15 @@ import pytest
 from nonchalant.errors import CommitUnknown, NonchalantError, StoreUnavailable
 from nonchalant.model import LaneKey
 from nonchalant.sim.chain import SimChain
-from nonchalant.sim.faults import Faults
+from nonchalant.sim.endpoint import LIES_ABOUT_ACCOUNTS
+from nonchalant.sim.faults import LASTING, Faults
 from nonchalant.sim.gate import Ambush, Boundary, Gate, StoreAilment, gated_store
 from nonchalant.sim.loop import SimLoop
 from nonchalant.sim.schedule import Fault, Kind, draw
 from nonchalant.sim.trace import Trace
 from nonchalant.sim.trouble import Trouble
 from nonchalant.sim.wire import SimSigner
+from nonchalant.sim.world import World
 from tests.sim.realm import ALICE, BOB, SmallRealm, sealed
 
 
@@ -151,6 +153,7 @@ class Whole:
         self.gate = Gate("node-1", self.small.loop, random.Random(2))
         self.skewed = 0.0
         self.restored = 0
+        self.keyless: list[LaneKey] = []
         self.trace = Trace(self.small.loop)
         self.faults = Faults(self, self.small.loop, random.Random(3), self.trace)
 
@@ -163,6 +166,10 @@ class Whole:
     def stop_node(self, gate: Gate) -> None:
         gate.kill()
 
+    def take_key(self, gate: Gate, lane: LaneKey) -> bool:
+        self.keyless.append(lane)
+        return True
+
     def restore_store(self, much: float) -> bool:
         self.restored += 1
         return True
@@ -172,7 +179,7 @@ class Whole:
 def test_every_kind_of_fault_strikes_a_world_that_works(kind: Kind) -> None:
     whole = Whole()
     chain, loop = whole.small.chain, whole.small.loop
-    deeds = Deeds(loop)
+    deeds, genesis = Deeds(loop), chain.head.ref
     store = gated_store(deeds, whole.gate, loop, random.Random(1))  # type: ignore[arg-type]
 
     async def use() -> None:
@@ -180,9 +187,15 @@ def test_every_kind_of_fault_strikes_a_world_that_works(kind: Kind) -> None:
             with suppress(NonchalantError):
                 await store.declare([])
             for endpoint in chain.endpoints:
-                await endpoint.send([sealed(nonce).raw])
-                with suppress(NonchalantError):
-                    await endpoint.view()
+                await endpoint.send([sealed(nonce).raw, sealed(nonce + 3).raw])  # the second behind a gap
+                for question in (
+                    endpoint.view(),
+                    endpoint.account(ALICE, endpoint.head.ref),
+                    endpoint.block(0),
+                    endpoint.receipts(genesis, []),
+                ):
+                    with suppress(NonchalantError):
+                        await question
             whole.gate.wake_troubles.strike(loop.time(), (Kind.WAKE_LOST, Kind.WAKE_DELAYED))
             await loop.sleep(0.4)
 
@@ -213,6 +226,8 @@ def test_after_the_faults_stop_nothing_is_wrong_any_more() -> None:
         struck = sum(whole.faults.struck.values())
         await loop.sleep(30.0)
         for endpoint in chain.endpoints:
+            if endpoint.troubles.strike(loop.time(), LASTING):
+                continue  # but for one that stays sick
             assert (await endpoint.view()).head.number >= chain.head.number - 1
             assert endpoint.head.at(chain.head.number - 1) is chain.head.parent
         assert chain.final.number >= chain.head.number - 5
@@ -228,6 +243,28 @@ def test_a_schedule_has_enough_of_enough_kinds_and_is_the_seed_s_own() -> None:
     assert all(len(schedule) >= 15 and len({fault.kind for fault in schedule}) >= 5 for schedule in schedules)
     assert {fault.kind for schedule in schedules for fault in schedule} == set(Kind)
     assert draw(random.Random(7), 600.0) == schedules[7]
+
+
+def test_what_stays_sick_is_one_endpoint_and_the_end_of_faults_does_not_heal_it() -> None:
+    whole = Whole()
+    for who in range(40):
+        whole.faults.inject(Fault(0.0, Kind.COUNT_HIGH, 30.0, who, 0.5))
+        whole.faults.inject(Fault(0.0, Kind.STAYS_SICK, 0.0, 1, 0.5))
+    whole.faults.stop()
+    sick = [endpoint.troubles.strike(1e6, LASTING) is not None for endpoint in whole.small.chain.endpoints]
+    assert sick == [False, True, False]
+    assert not whole.small.chain.endpoints[1].troubles.strike(1e6, LIES_ABOUT_ACCOUNTS), "another one lied already"
+
+
+def test_a_world_takes_a_key_only_while_another_node_has_it() -> None:
+    world = World(3)
+    lane = world.lanes[0]
+    gates = [Gate(f"n{number}.1", world.loop, random.Random(1)) for number in range(len(world.gates()) or 3)]
+    world.stop_node = lambda _gate: None  # type: ignore[method-assign]
+    taken = [world.take_key(gate, lane) for gate in gates]
+    assert taken[:2] == [True, True]
+    assert world.take_key(gates[0], lane) is False
+    assert not all(lane in lacking for lacking in world._keyless.values())
 
 
 def test_no_two_endpoints_lie_at_once() -> None:

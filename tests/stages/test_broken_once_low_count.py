@@ -58,3 +58,33 @@ async def test_one_endpoint_that_hangs_on_accounts_does_not_slow_a_lane(rig: Rig
     tx = await rig.submit("pay")
     await rig.reaches(tx, State.SENT, seconds=1000.0)
     assert rig.loop.time() - began < 5.0
+
+
+@staged(nodes=2)
+async def test_one_endpoint_that_counts_too_high_is_not_believed_because_it_is_alone(rig: Rig) -> None:
+    """The others are silent when the lane is taken over: that is no reason to fill a thousand nonces."""
+    first = await rig.submit("first")
+    await rig.reaches(first, State.SENT)
+    await rig.mine()
+    await rig.finalise()
+    liar, *others = rig.endpoints
+
+    async def far_off(address: str, block: Any) -> Any:
+        truth = await liar.endpoint.account(address, block)
+        return replace(truth, count=truth.count + 1000)
+
+    liar.answer("account", far_off)
+    for voice in others:
+        voice.fail("account", unreachable())
+    for node in list(rig.nodes):
+        await rig.stop(node)
+    await rig.start_node()
+    tx = await rig.submit("second")
+    await rig.advance(60.0)
+    assert rig.attempts_ever() <= 2
+    assert await rig.lane_mark() is None
+    for voice in others:
+        voice.heal()
+    await rig.advance(60.0)
+    await rig.mine(10)
+    assert await rig.state(tx) is State.CONFIRMED

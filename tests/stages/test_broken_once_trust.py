@@ -80,6 +80,23 @@ async def test_a_block_one_endpoint_has_no_more_does_not_stop_the_lane(rig: Rig)
 
 
 @staged()
+async def test_what_the_first_endpoint_has_forgotten_is_asked_of_the_others(rig: Rig) -> None:
+    """It shows no receipt of what it once executed; without another one's word it would be called sent until finality."""
+    tx = await rig.submit("pay")
+    await rig.reaches(tx, State.SENT)
+    rig.kill(rig.node)
+    forgetful = rig.endpoints[0]
+
+    async def nothing(hashes: Any) -> Any:
+        return [None] * len(hashes)
+
+    forgetful.answer("find", nothing)
+    await rig.mine()
+    await rig.start_node()
+    await rig.reaches(tx, State.MINED)
+
+
+@staged()
 async def test_an_endpoint_that_stands_still_far_below_does_not_keep_a_restarted_node_from_seeing_the_chain(
     rig: Rig,
 ) -> None:

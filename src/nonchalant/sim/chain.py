@@ -61,6 +61,7 @@ class SimChain:
         self.room = ROOM
         self.gossip = terrain.gossip
         self.finality_stalled = False
+        self.resting = False  # no blocks come
         self._loop = loop
         self._chance = chance
         self._observer = observer
@@ -186,13 +187,15 @@ class SimChain:
     # how it goes on
 
     def _tick(self) -> None:
+        self._loop.call_later(self.terrain.block_time * self._chance.uniform(0.6, 1.4), self._tick)
+        if self.resting:
+            return
         self.mine()
         for endpoint in self.endpoints:
             if endpoint.forked:
                 base_fee = self._next_base_fee(endpoint.head)
                 picked = endpoint.pool.pick(endpoint.head.ledger, base_fee)
                 endpoint.adopt(self._build(endpoint.head, (), picked))
-        self._loop.call_later(self.terrain.block_time * self._chance.uniform(0.6, 1.4), self._tick)
 
     def _build(self, parent: SimBlock, happenings: Sequence[Happening], candidates: Iterable[SimTx]) -> SimBlock:
         self._made += 1

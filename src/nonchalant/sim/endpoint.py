@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from enum import StrEnum
 
 from nonchalant.errors import NodeRefused, Unreachable
@@ -27,7 +28,7 @@ from nonchalant.model import (
 from nonchalant.sim.blocks import EXECUTION_GAS, SimBlock, common
 from nonchalant.sim.chance import Chance
 from nonchalant.sim.loop import SimLoop
-from nonchalant.sim.pool import No, Pool
+from nonchalant.sim.pool import Gapped, No, Pool
 from nonchalant.sim.trouble import Troubles
 from nonchalant.sim.wire import SimTx, data_fee, intrinsic_gas, read_order
 
@@ -45,11 +46,32 @@ class Ailment(StrEnum):
     SEND_LOST = "send_timeout_before"  # the call times out, and the bytes never arrived
     SEND_UNANSWERED = "send_timeout_after"  # the call times out, but the bytes were taken
     SEND_LATE = "late_delivery"  # the call times out, and the bytes arrive much later
+    SEND_REFUSED = "bytes_refused"  # it does not know this type of transaction
     LYING = "finalized_lie"
+    HEAD_ONLY = "only_head_answers"
+    COUNT_HIGH = "count_too_high"
+    COUNT_LOW = "count_too_low"
+    BALANCE_HIGH = "balance_too_high"
+    BALANCE_LOW = "balance_too_low"
+    BLOCKS_PRUNED = "blocks_pruned"
+    RECEIPTS_PRUNED = "receipts_pruned"
+    GAP_SWALLOWED = "gap_swallowed"  # success for a gapped nonce, and nothing is kept
+    GAP_DROPPED = "gap_dropped"  # a gapped nonce is kept for a second
 
 
 EVERY_CALL = (Ailment.DOWN, Ailment.RATE_LIMITED)
-EVERY_SEND = (*EVERY_CALL, Ailment.SEND_LOST, Ailment.SEND_UNANSWERED, Ailment.SEND_LATE)
+EVERY_QUESTION = (*EVERY_CALL, Ailment.HEAD_ONLY)
+EVERY_SEND = (
+    *EVERY_QUESTION,
+    Ailment.SEND_LOST,
+    Ailment.SEND_UNANSWERED,
+    Ailment.SEND_LATE,
+    Ailment.SEND_REFUSED,
+)
+LIES_ABOUT_ACCOUNTS = (Ailment.COUNT_HIGH, Ailment.COUNT_LOW, Ailment.BALANCE_HIGH, Ailment.BALANCE_LOW)
+GAPS = {Ailment.GAP_SWALLOWED: Gapped.SWALLOWED, Ailment.GAP_DROPPED: Gapped.DROPPED}
+GAP_SECONDS = 1.0
+FAR_OFF = 1000
 LIMITS = (
     (-32005, "daily request count exceeded, request rate limited"),
     (429, "Your app has exceeded its compute units per second capacity."),
@@ -75,6 +97,7 @@ class SimEndpoint:
         self.data_price: Wei = 0  # charged a byte, beside gas
         self.frozen = False  # it hears of no blocks
         self.forked = False  # it follows a branch of its own
+        self.kept = 0  # how many blocks below its head it still has, once it prunes
         self.announce: Callable[[SimEndpoint, Sequence[SimTx]], None] = lambda _endpoint, _txs: None
         self.arrived: Arrival = lambda _endpoint, _tx, _verdict: None
         self._blocks = {block.hash: block for block in first.down()}
@@ -109,12 +132,12 @@ class SimEndpoint:
 
     def hear(self, tx: SimTx) -> None:
         """Gossip from another node."""
-        self.pool.offer(tx, self.head.ledger, self.head.base_fee)
+        self._offer(tx)
 
     # the port
 
     async def view(self) -> View:
-        await self._answer()
+        await self._answer(EVERY_CALL)
         finalized = self.final
         if self.troubles.strike(self._loop.time(), (Ailment.LYING,)):
             finalized = self.head
@@ -124,26 +147,45 @@ class SimEndpoint:
         await self._answer()
         # By hash, nodes also answer with blocks of branches they have left.
         found = self.head.at(ref) if isinstance(ref, int) else self._blocks.get(ref)
-        return found.plain() if found else None
+        return found.plain() if found and not self._is_pruned(found, Ailment.BLOCKS_PRUNED) else None
 
     async def receipts(self, block: BlockRef, hashes: Sequence[Hash]) -> Sequence[Receipt]:
         await self._answer()
-        known = self._has(block).receipts
-        return [known[wanted] for wanted in hashes if wanted in known]
+        found = self._has(block)
+        if self._is_pruned(found, Ailment.RECEIPTS_PRUNED):
+            raise Unreachable(f"{self.name} has no receipts of block {block.number} any more")
+        return [found.receipts[wanted] for wanted in hashes if wanted in found.receipts]
 
     async def find(self, hashes: Sequence[Hash]) -> Sequence[Receipt | None]:
         await self._answer()
         wanted = set(hashes)
         found: dict[Hash, Receipt] = {}
         for block in self.head.down():
-            found.update({tx_hash: block.receipts[tx_hash] for tx_hash in block.hashes if tx_hash in wanted})
+            here = {tx_hash: block.receipts[tx_hash] for tx_hash in block.hashes if tx_hash in wanted}
+            if here and self._is_pruned(block, Ailment.BLOCKS_PRUNED, Ailment.RECEIPTS_PRUNED):
+                break
+            found.update(here)
             if len(found) == len(wanted):
                 break
         return [found.get(tx_hash) for tx_hash in hashes]
 
     async def account(self, address: Address, block: BlockRef) -> Account:
         await self._answer()
-        return self._has(block).ledger.account(address)
+        truth = self._has(block).ledger.account(address)
+        lie = self.troubles.strike(self._loop.time(), LIES_ABOUT_ACCOUNTS)
+        count, balance = truth.count, truth.balance
+        match lie.kind if lie else None:
+            case Ailment.COUNT_HIGH:
+                count += self._chance.choice((1, 3, FAR_OFF))
+            case Ailment.COUNT_LOW:
+                count = max(0, count - self._chance.choice((1, 3, FAR_OFF)))
+            case Ailment.BALANCE_HIGH:
+                balance = (balance + GWEI) * FAR_OFF
+            case Ailment.BALANCE_LOW:
+                balance //= self._chance.choice((2, 10**30))
+            case _:
+                pass
+        return replace(truth, count=count, balance=balance)
 
     async def pending(self, address: Address) -> int:
         await self._answer()
@@ -187,6 +229,8 @@ class SimEndpoint:
                 return [self._take(raw) for raw in raws]
             case Ailment.RATE_LIMITED:
                 return [self._limit()] * len(raws)
+            case Ailment.SEND_REFUSED:
+                return [Refused("transaction type not supported", -32000)] * len(raws)
             case Ailment.SEND_UNANSWERED:
                 # Some of a batch may have got through before the connection broke.
                 for raw in raws[: self._chance.randint(1, len(raws))]:
@@ -200,12 +244,28 @@ class SimEndpoint:
 
     def _take(self, raw: bytes) -> Answer:
         tx = self._read(raw)
-        verdict = self.pool.offer(tx, self.head.ledger, self.head.base_fee)
+        verdict = self._offer(tx)
         answer = self.pool.answer(tx, verdict, self.head.ledger)
         self.arrived(self, tx, verdict)
         if verdict is None:
             self.announce(self, self._executable_from(tx))
         return answer
+
+    def _offer(self, tx: SimTx) -> No | None:
+        pool, ledger = self.pool, self.head.ledger
+        if tx.nonce <= pool.next_nonce(tx.sender, ledger):
+            return pool.offer(tx, ledger, self.head.base_fee)
+        trouble = self.troubles.strike(self._loop.time(), GAPS)
+        pool.gapped = GAPS[Ailment(trouble.kind)] if trouble else pool.flavour.gapped
+        verdict = pool.offer(tx, ledger, self.head.base_fee)
+        if pool.gapped is Gapped.DROPPED and verdict is None:
+            self._loop.call_later(GAP_SECONDS, self._drop_gapped, tx)
+        return verdict
+
+    def _drop_gapped(self, tx: SimTx) -> None:
+        waits = tx.nonce > self.pool.next_nonce(tx.sender, self.head.ledger)
+        if waits and self.pool.at(tx.sender, tx.nonce) is tx:
+            self.pool.evict(tx.sender, tx.nonce)
 
     def _take_all(self, raws: Sequence[bytes]) -> None:
         for raw in raws:
@@ -220,15 +280,24 @@ class SimEndpoint:
         block = self.head.at(ref.number)
         if block is None or block.hash != ref.hash:
             raise Unreachable(f"{self.name} does not have block {ref.number}")
+        if self._is_pruned(block, Ailment.BLOCKS_PRUNED):
+            raise NodeRefused(f"missing trie node {block.hash[2:]} (path ) state is not available", -32000)
         return block
 
-    async def _answer(self) -> None:
-        trouble = self.troubles.strike(self._loop.time(), EVERY_CALL)
+    def _is_pruned(self, block: SimBlock, *ailments: Ailment) -> bool:
+        if block.number >= self.head.number - self.kept:
+            return False
+        return self.troubles.strike(self._loop.time(), ailments) is not None
+
+    async def _answer(self, ailments: Sequence[Ailment] = EVERY_QUESTION) -> None:
+        trouble = self.troubles.strike(self._loop.time(), ailments)
         if trouble is None:
             return
         if trouble.kind is Ailment.RATE_LIMITED:
             refusal = self._limit()
             raise NodeRefused(refusal.message, refusal.code)
+        if trouble.kind is Ailment.HEAD_ONLY and self._chance.random() < 0.5:
+            raise NodeRefused("the method does not exist/is not available", -32601)
         await self._loop.sleep(PATIENCE)
         raise Unreachable(f"{self.name} did not answer")
 

@@ -15,7 +15,7 @@ from nonchalant.model import Address, LaneKey
 from nonchalant.sim.blocks import Deed, Happening
 from nonchalant.sim.chain import ROOM, SimChain
 from nonchalant.sim.chance import Chance
-from nonchalant.sim.endpoint import Ailment
+from nonchalant.sim.endpoint import GAPS, LIES_ABOUT_ACCOUNTS, Ailment
 from nonchalant.sim.gate import Ambush, Boundary, Gate, StoreAilment
 from nonchalant.sim.loop import SimLoop
 from nonchalant.sim.schedule import Fault, Kind
@@ -24,6 +24,9 @@ from nonchalant.sim.trouble import Trouble, Troubles
 from nonchalant.sim.wire import SimSigner
 
 T = TypeVar("T")
+
+# What only one endpoint of a chain may say at a time.
+LIES: Sequence[Sequence[Ailment]] = (LIES_ABOUT_ACCOUNTS, (Ailment.LYING,), (Ailment.SEND_REFUSED,))
 
 # Where crashes and pauses lie in wait: anywhere, and where it hurts most.
 STEPS = ("", "store.commit", "store.commit", "node.send", "node.send", "store.acquire", "store.accept", "signer.sign")
@@ -46,6 +49,9 @@ class Realm(Protocol):
     def stop_node(self, gate: Gate) -> None:
         """Ask the node to stop, as a deployment does."""
 
+    def take_key(self, gate: Gate, lane: LaneKey) -> bool:
+        """Deploy the node anew without the lane's key; False if no other node has it, or it has it no more."""
+
     def restore_store(self, much: float) -> bool:
         """Stop every node and put an older copy of the store in place; False if there is none yet."""
 
@@ -59,7 +65,7 @@ class Faults:
         self.chance = chance
         self.struck: Counter[Kind] = Counter()
         self.over = False
-        self.liar_until = 0.0
+        self.liars: dict[tuple[int, Sequence[Ailment]], float] = {}  # until when somebody lies about such things
         self.debts: list[tuple[SimChain, Happening]] = []
         self.thieves: list[tuple[LaneKey, Callable[[], None]]] = []
         self._counted: set[Fault] = set()
@@ -83,6 +89,7 @@ class Faults:
         for chain in self.realm.chains:
             chain.finality_stalled = False
             chain.room = ROOM
+            chain.resting = False
             chain.gossip = chain.terrain.gossip
             for endpoint in chain.endpoints:
                 endpoint.troubles.end()
@@ -111,6 +118,13 @@ class Faults:
     def lay(self, troubles: Troubles, fault: Fault, ailment: StrEnum, odds: float, note: str) -> None:
         until = self.loop.time() + fault.seconds
         troubles.lay(Trouble(ailment, until, odds, lambda: self.strike(fault, note)))
+
+    def is_only_liar(self, chain: SimChain, about: Sequence[Ailment], seconds: float) -> bool:
+        """Whether nobody else of the chain lies about this; of more than one in three nobody could know better."""
+        if self.liars.get((chain.chain_id, about), 0.0) > self.loop.time():
+            return False
+        self.liars[chain.chain_id, about] = self.loop.time() + seconds
+        return True
 
     def later(self, seconds: float, undo: Callable[[], None]) -> None:
         """Put something right after a while, unless `stop` did it for all."""
@@ -215,6 +229,13 @@ def _store_trouble(faults: Faults, fault: Fault) -> None:
 # what all nodes share
 
 
+@_harm(Kind.KEY_MISSING)
+def _take_key(faults: Faults, fault: Fault) -> None:
+    gate, lane = faults.gate(fault), faults.chance.choice(faults.realm.lanes)
+    if gate and faults.realm.take_key(gate, lane):
+        faults.strike(fault, f"{gate.name} has no key of {lane.chain_id}/{lane.address[2:4]} from now on")
+
+
 @_harm(Kind.STORE_RESTORED)
 def _restore(faults: Faults, fault: Fault) -> None:
     if faults.realm.restore_store(fault.much):
@@ -240,7 +261,16 @@ def _signer_wrong(faults: Faults, fault: Fault) -> None:
 # endpoints
 
 
-@_harm(Kind.ENDPOINT_DOWN, Kind.RATE_LIMITED, Kind.SEND_LOST, Kind.SEND_UNANSWERED, Kind.SEND_LATE)
+@_harm(
+    Kind.ENDPOINT_DOWN,
+    Kind.RATE_LIMITED,
+    Kind.HEAD_ONLY,
+    Kind.SEND_LOST,
+    Kind.SEND_UNANSWERED,
+    Kind.SEND_LATE,
+    Kind.GAP_SWALLOWED,
+    Kind.GAP_DROPPED,
+)
 def _endpoint_trouble(faults: Faults, fault: Fault) -> None:
     chain = faults.chain(fault)
     odds = 1.0 if faults.chance.random() < 0.5 else 0.4
@@ -248,13 +278,69 @@ def _endpoint_trouble(faults: Faults, fault: Fault) -> None:
         faults.lay(endpoint.troubles, fault, Ailment(fault.kind.value), odds, endpoint.name)
 
 
+@_harm(Kind.BLOCKS_PRUNED, Kind.RECEIPTS_PRUNED)
+def _prune(faults: Faults, fault: Fault) -> None:
+    chain = faults.chain(fault)
+    for endpoint in chain.endpoints if fault.much < 0.2 else [_pick(chain.endpoints, fault)]:
+        endpoint.kept = _kept(chain, fault)
+        faults.lay(endpoint.troubles, fault, Ailment(fault.kind.value), 1.0, f"{endpoint.name} keeps {endpoint.kept}")
+
+
+def _kept(chain: SimChain, fault: Fault) -> int:
+    """How many blocks below its head an endpoint has: sometimes those that are not final, mostly fewer."""
+    return int(fault.much**3 * 1.5 * chain.terrain.finality_lag)
+
+
+@_harm(Kind.SEND_REFUSED)
+def _refuse_bytes(faults: Faults, fault: Fault) -> None:
+    # What every endpoint refuses for what it is cannot be sent: here there is one that does not know better.
+    chain = faults.chain(fault)
+    endpoint = _pick(chain.endpoints, fault)
+    if faults.is_only_liar(chain, (Ailment.SEND_REFUSED,), fault.seconds):
+        faults.lay(endpoint.troubles, fault, Ailment.SEND_REFUSED, 1.0, endpoint.name)
+
+
 @_harm(Kind.FINALIZED_LIE)
 def _lie(faults: Faults, fault: Fault) -> None:
-    if faults.liar_until > faults.loop.time():
-        return  # of more liars than one in three nobody could know better
-    faults.liar_until = faults.loop.time() + fault.seconds
-    endpoint = _pick(faults.chain(fault).endpoints, fault)
-    faults.lay(endpoint.troubles, fault, Ailment.LYING, 1.0, endpoint.name)
+    chain = faults.chain(fault)
+    endpoint = _pick(chain.endpoints, fault)
+    if faults.is_only_liar(chain, (Ailment.LYING,), fault.seconds):
+        faults.lay(endpoint.troubles, fault, Ailment.LYING, 1.0, endpoint.name)
+
+
+@_harm(Kind.COUNT_HIGH, Kind.COUNT_LOW, Kind.BALANCE_HIGH, Kind.BALANCE_LOW)
+def _miscount(faults: Faults, fault: Fault) -> None:
+    chain = faults.chain(fault)
+    endpoint = _pick(chain.endpoints, fault)
+    if faults.is_only_liar(chain, LIES_ABOUT_ACCOUNTS, fault.seconds):
+        faults.lay(endpoint.troubles, fault, Ailment(fault.kind.value), 1.0 - fault.much / 2, endpoint.name)
+
+
+# What one endpoint of three may suffer from for ever, and everything must settle all the same.
+LASTING = (
+    *LIES_ABOUT_ACCOUNTS,
+    Ailment.DOWN,
+    Ailment.RATE_LIMITED,
+    Ailment.HEAD_ONLY,
+    Ailment.SEND_LOST,
+    Ailment.SEND_REFUSED,
+    Ailment.LYING,
+    Ailment.BLOCKS_PRUNED,
+    Ailment.RECEIPTS_PRUNED,
+    *GAPS,
+)
+
+
+@_harm(Kind.STAYS_SICK)
+def _sicken(faults: Faults, fault: Fault) -> None:
+    chain, ailment = faults.chain(fault), faults.chance.choice(LASTING)
+    about = next((lies for lies in LIES if ailment in lies), None)
+    if about is not None and not faults.is_only_liar(chain, about, math.inf):
+        return
+    endpoint = _pick(chain.endpoints, fault)
+    endpoint.kept = _kept(chain, fault)
+    note = f"{endpoint.name} {ailment}"
+    endpoint.troubles.lay(Trouble(ailment, math.inf, 1.0, lambda: faults.strike(fault, note), lasting=True))
 
 
 @_harm(Kind.LAGGING)
@@ -345,6 +431,14 @@ def _congest(faults: Faults, fault: Fault) -> None:
     chain.room = int(fault.much * 3)
     faults.strike(fault)
     faults.later(fault.seconds, lambda: setattr(chain, "room", ROOM))
+
+
+@_harm(Kind.NO_BLOCKS)
+def _rest(faults: Faults, fault: Fault) -> None:
+    chain = faults.chain(fault)
+    chain.resting = True
+    faults.strike(fault)
+    faults.later(fault.seconds, lambda: setattr(chain, "resting", False))
 
 
 @_harm(Kind.GOSSIP_CUT)

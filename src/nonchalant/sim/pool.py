@@ -22,6 +22,7 @@ class Gapped(StrEnum):
     QUEUED = auto()
     REFUSED = auto()
     SWALLOWED = auto()  # some gateways say yes and keep nothing
+    DROPPED = auto()  # kept for a second, in case the gap closes
 
 
 class No(StrEnum):
@@ -124,6 +125,7 @@ class Pool:
 
     def __init__(self, flavour: Flavour, *, limit: int, least_tip: Wei = 1) -> None:
         self.flavour = flavour
+        self.gapped = flavour.gapped  # faults give it another client's manners
         self.limit = limit
         self.least_tip = least_tip
         self._held: dict[Address, dict[int, SimTx]] = {}
@@ -145,12 +147,12 @@ class Pool:
             (self._has_its_one(account, held) and other is None, No.DELEGATED),
             # The next one to be executed is always welcome, however many wait behind it.
             (other is None and len(held) >= self.limit and tx.nonce > account.count, No.TOO_MANY),
-            (tx.nonce > gap and self.flavour.gapped is Gapped.REFUSED, No.GAPPED),
+            (tx.nonce > gap and self.gapped is Gapped.REFUSED, No.GAPPED),
         )
         for wrong, reason in checks:
             if wrong:
                 return reason
-        if tx.nonce <= gap or self.flavour.gapped is Gapped.QUEUED:
+        if tx.nonce <= gap or self.gapped is not Gapped.SWALLOWED:
             held[tx.nonce] = tx
         return None
 

@@ -22,6 +22,7 @@ class Kind(StrEnum):
     COMMIT_LOST = StoreAilment.LOST_UNSAID.value
     COMMIT_LATE = StoreAilment.DONE_LATE.value
     STORE_RESTORED = "store_restored"
+    KEY_MISSING = "node_without_key"
     SIGNER_DOWN = "signer_down"
     SIGNER_WRONG = "signer_wrong"
     ENDPOINT_DOWN = Ailment.DOWN.value
@@ -29,15 +30,27 @@ class Kind(StrEnum):
     SEND_LOST = Ailment.SEND_LOST.value
     SEND_UNANSWERED = Ailment.SEND_UNANSWERED.value
     SEND_LATE = Ailment.SEND_LATE.value
+    SEND_REFUSED = Ailment.SEND_REFUSED.value
     FINALIZED_LIE = Ailment.LYING.value
+    HEAD_ONLY = Ailment.HEAD_ONLY.value
+    COUNT_HIGH = Ailment.COUNT_HIGH.value
+    COUNT_LOW = Ailment.COUNT_LOW.value
+    BALANCE_HIGH = Ailment.BALANCE_HIGH.value
+    BALANCE_LOW = Ailment.BALANCE_LOW.value
+    BLOCKS_PRUNED = Ailment.BLOCKS_PRUNED.value
+    RECEIPTS_PRUNED = Ailment.RECEIPTS_PRUNED.value
+    STAYS_SICK = "endpoint_stays_sick"
     LAGGING = "endpoint_lagging"
     DISAGREEING = "endpoint_disagreeing"
     FINALITY_STALLED = "finality_stalled"
     POOL_EVICTION = "pool_eviction"
     POOL_RESTART = "pool_restart"
     ACCOUNT_LIMIT = "account_limit"
+    GAP_SWALLOWED = Ailment.GAP_SWALLOWED.value
+    GAP_DROPPED = Ailment.GAP_DROPPED.value
     FEE_SPIKE = "fee_spike"
     CONGESTION = "congestion"
+    NO_BLOCKS = "no_blocks"
     GOSSIP_CUT = "gossip_cut"
     REORG_KEPT = "reorg_reincluded"
     REORG_DROPPED = "reorg_dropped"
@@ -60,7 +73,7 @@ class Fault:
 
 
 # A restored store stops every node; more than one in a history would leave little else to see.
-RARE = {Kind.STORE_RESTORED: 0.15}
+RARE = {Kind.STORE_RESTORED: 0.15, Kind.STAYS_SICK: 0.5}
 
 
 def draw(chance: Chance, span: float) -> list[Fault]:
@@ -75,7 +88,7 @@ def draw(chance: Chance, span: float) -> list[Fault]:
             who=chance.randint(0, 999),
             much=chance.random(),
         )
-        for _ in range(chance.randint(18, 40))
+        for _ in range(chance.randint(24, 46))
     ]
     for kind, odds in RARE.items():
         if chance.random() < odds:

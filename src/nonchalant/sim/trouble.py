@@ -17,6 +17,7 @@ class Trouble:
     until: float
     odds: float
     struck: Callable[[], None]
+    lasting: bool = False  # it stays when all other trouble ends
     hits: int = 0
 
     def strike(self) -> None:
@@ -36,7 +37,7 @@ class Troubles:
         self._active.append(trouble)
 
     def end(self) -> None:
-        self._active.clear()
+        self._active = [trouble for trouble in self._active if trouble.lasting]
 
     def strike(self, now: float, kinds: Iterable[StrEnum]) -> Trouble | None:
         """The trouble of one of these kinds that strikes this call; None when it passes unharmed."""

@@ -168,6 +168,7 @@ class World:
             for number in range(chance.choice([3, 3, 3, 4]))
         ]
         self._lives: dict[str, Life] = {}
+        self._keyless: dict[str, set[LaneKey]] = {node.name: set() for node in self._nodes}
         self._tasks: list[asyncio.Task[Any]] = []
         entropy = SimEntropy(self._chance("clients"))
         self._clients = Clients(self._nodes, self.loop, entropy, self._checker, self._report)
@@ -282,12 +283,15 @@ class World:
         gate = Gate(name, self.loop, self._io)
         clock = NodeClock(self.loop, gate, self.clock.now, self._io.uniform(0.0, 1e6))
         notice_restore(self._database, self._witness)
+        lacking = self._keyless[name.partition(".")[0]]
         store = WatchedStore(name, self._database, self.clock, self._witness, self._checker)
         gated = gated_store(store, gate, self.loop, self._io)
         engine = Engine(
             store=gated,
             chains={chain.chain_id: NodeChain(chain, gate) for chain in self.chains},
-            signers={lane: gated_signer(signer, gate) for lane, signer in self._signer_of.items()},
+            signers={
+                lane: gated_signer(signer, gate) for lane, signer in self._signer_of.items() if lane not in lacking
+            },
             rules=self._rules,
             clock=clock,
             entropy=self._entropy(name),
@@ -312,6 +316,15 @@ class World:
     def stop_node(self, gate: Gate) -> None:
         node = next(node for node in self._nodes if node.gate is gate)
         node.stop(self._lives[gate.name])
+
+    def take_key(self, gate: Gate, lane: LaneKey) -> bool:
+        mine = self._keyless[gate.name.partition(".")[0]]
+        others = [lacking for lacking in self._keyless.values() if lacking is not mine]
+        if lane in mine or all(lane in lacking for lacking in others):
+            return False
+        mine.add(lane)
+        self.stop_node(gate)
+        return True
 
     def restore_store(self, much: float) -> bool:
         old = [copy for copy in self._copies if copy.at < self.loop.time() - 1.0 and self._is_near_enough(copy)]
