@@ -413,6 +413,18 @@ class Sealed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Recognised:
+    """What somebody signed, read back from its bytes. `chain_id` None: it names no chain, so any of them would take it."""
+
+    hash: Hash
+    chain_id: int | None
+    sender: Address
+    nonce: int
+    gas: int
+    fees: Fees
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Market:
     """Prices as one endpoint sees them. `base_fee` None: the chain has none, `gas_price` is what to pay.
 

@@ -28,6 +28,7 @@ from nonchalant.model import (
     Mode,
     Payload,
     Receipt,
+    Recognised,
     Reply,
     Request,
     Sealed,
@@ -122,6 +123,9 @@ class Chain(Protocol):
 
     def seal(self, draft: Draft, signature: bytes) -> Sealed:
         """The bytes to broadcast and their hash; `SignerFailed` unless the signature is the account's own."""
+
+    def recognise(self, raw: bytes) -> Recognised:
+        """What bytes that somebody else signed say, and who did; `Unencodable` if they are nothing the chain takes."""
 
 
 class Signer(Protocol):

@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nonchalant.chain.evm import encoding
+from nonchalant.chain.evm.decoding import RawTransaction, decode, unrlp
 from nonchalant.chain.evm.endpoints import EvmEndpoint
 from nonchalant.errors import NodeRefused, Unreachable
 from nonchalant.model import Accepted, Account, Draft, Fees, LaneKey, Payload, Refused, Sealed, Unknown
 from nonchalant.testing import FaultProxy, Told
-from nonchalant.testing.decoding import RawTransaction, decode, unrlp
 from nonchalant.testing.rules import (
     ARBITRUM,
     GETH,

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
-from nonchalant.model import Answer, Draft, LaneKey, Refused, Sealed
+from nonchalant.model import Answer, Draft, LaneKey, Recognised, Refused, Sealed
 from nonchalant.ports import Endpoint
 from nonchalant.sim.chain import SimChain
 from nonchalant.sim.endpoint import Ailment, SimEndpoint
@@ -114,6 +114,9 @@ class HeardChain:
 
     def seal(self, draft: Draft, signature: bytes) -> Sealed:
         return self._chain.seal(draft, signature)
+
+    def recognise(self, raw: bytes) -> Recognised:
+        return self._chain.recognise(raw)
 
 
 class Dice(random.Random):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from nonchalant.model import Address, Draft, Fees, Hash, Sealed, Wei
+from nonchalant.model import Address, Draft, Fees, Hash, Recognised, Sealed, Wei
 from nonchalant.sim import wire
 from nonchalant.sim.blocks import Deed, Happening, SimBlock, build, common, genesis
 from nonchalant.sim.chance import Chance
@@ -92,6 +92,9 @@ class SimChain:
 
     def seal(self, draft: Draft, signature: bytes) -> Sealed:
         return wire.seal(draft, signature)
+
+    def recognise(self, raw: bytes) -> Recognised:
+        return wire.recognise(raw)
 
     # the truth
 

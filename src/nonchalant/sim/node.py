@@ -12,7 +12,7 @@ from typing import Any
 from nonchalant.engine import Engine
 from nonchalant.errors import NonchalantError
 from nonchalant.intake import Intake
-from nonchalant.model import Draft, LaneKey, Sealed
+from nonchalant.model import Draft, LaneKey, Recognised, Sealed
 from nonchalant.ports import Endpoint
 from nonchalant.sim.chain import SimChain
 from nonchalant.sim.chance import Chance
@@ -42,6 +42,9 @@ class NodeChain:
 
     def seal(self, draft: Draft, signature: bytes) -> Sealed:
         return self.truth.seal(draft, signature)
+
+    def recognise(self, raw: bytes) -> Recognised:
+        return self.truth.recognise(raw)
 
 
 class NodeClock:

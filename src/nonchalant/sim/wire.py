@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nonchalant.errors import SignerFailed, Unencodable
-from nonchalant.model import Address, Draft, Fees, Hash, Sealed, Wei
+from nonchalant.model import Address, Draft, Fees, Hash, Recognised, Sealed, Wei
 
 LARGEST_WORD = 2**256 - 1
 SIGNATURE_BYTES = 65
@@ -146,6 +146,20 @@ def read(raw: bytes, data_price: Wei = 0) -> SimTx:
         tip=max_fee if priority is None else priority,
         order=read_order(unhexed),
         data_fee=data_price * len(unsigned),
+    )
+
+
+def recognise(raw: bytes) -> Recognised:
+    """As a node that trusts nobody reads the bytes; `Unencodable` unless their sender signed them."""
+    unsigned, signed = raw[:-SIGNATURE_BYTES], raw[-SIGNATURE_BYTES:]
+    try:
+        chain_id, sender, nonce, *_, gas, max_fee, priority, _ = json.loads(unsigned)
+    except (ValueError, TypeError):
+        raise Unencodable("these bytes are no transaction") from None
+    if signed != signature(sender, hashlib.sha256(unsigned).digest()):
+        raise Unencodable(f"the signature is not of {sender}")
+    return Recognised(
+        hash=hash_of(raw), chain_id=chain_id, sender=sender, nonce=nonce, gas=gas, fees=Fees(max_fee, priority)
     )
 
 

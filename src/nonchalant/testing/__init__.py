@@ -1,6 +1,6 @@
 """Public doubles: what a test of a system built on Nonchalant puts around a real node."""
 
-from nonchalant.testing.decoding import RawTransaction
+from nonchalant.chain.evm.decoding import RawTransaction
 from nonchalant.testing.proxy import FaultProxy
 from nonchalant.testing.traffic import Sent, Told
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Self, TypeVar
 
-from nonchalant.testing.decoding import RawTransaction
+from nonchalant.chain.evm.decoding import RawTransaction
 from nonchalant.testing.rules import Refusal, Swallowed
 
 F = TypeVar("F")

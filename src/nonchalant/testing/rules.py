@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from nonchalant.chain.evm.decoding import RawTransaction
 from nonchalant.model import Hash, Wei
-from nonchalant.testing.decoding import RawTransaction
 
 
 @dataclass(frozen=True, slots=True)

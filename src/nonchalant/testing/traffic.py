@@ -12,9 +12,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from nonchalant.chain.evm.decoding import RawTransaction, decode, hash_of
 from nonchalant.errors import NodeRefused, Unreachable
 from nonchalant.model import Hash
-from nonchalant.testing.decoding import RawTransaction, decode, hash_of
 from nonchalant.testing.faults import (
     SEND,
     CallFault,

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from nonchalant.chain.evm import encoding, pricing, publishing, reverts, wire
+from nonchalant.chain.evm import decoding, encoding, pricing, publishing, reverts, wire
 from nonchalant.chain.evm.keccak import keccak
 from nonchalant.chain.evm.rpc import UNDECODABLE, Call, Reply, Rpc
 from nonchalant.errors import NodeRefused, Unencodable, Unreachable
@@ -22,10 +22,12 @@ from nonchalant.model import (
     BlockRef,
     Draft,
     Executed,
+    Fees,
     Hash,
     Market,
     Payload,
     Receipt,
+    Recognised,
     Refused,
     Sealed,
     Speed,
@@ -385,6 +387,16 @@ class EvmChain:
     def seal(self, draft: Draft, signature: bytes) -> Sealed:
         self._must_be_ours(draft)
         return encoding.seal(draft, signature)
+
+    def recognise(self, raw: bytes) -> Recognised:
+        try:
+            read = decoding.decode(raw)
+        except ValueError as problem:
+            raise Unencodable(f"these bytes are no transaction that can be sent: {problem}") from None
+        fees = Fees(read.max_fee, read.priority if read.kind == 2 else None)
+        return Recognised(
+            hash=read.hash, chain_id=read.chain_id, sender=read.sender, nonce=read.nonce, gas=read.gas, fees=fees
+        )
 
     def _must_be_ours(self, draft: Draft) -> None:
         if draft.lane.chain_id != self.chain_id:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from coincurve import PublicKey
 
 from nonchalant.chain.evm.addresses import address_of
-from nonchalant.chain.evm.encoding import rlp
+from nonchalant.chain.evm.encoding import HIGHEST_S, rlp
 from nonchalant.chain.evm.keccak import keccak
 from nonchalant.model import Address, Hash, Wei
 
 Item = bytes | list["Item"]
 
 FIELDS = {0: 9, 1: 11, 2: 12}  # how many each type has, its signature included
+DEEPEST = 4  # the transaction, its access list, an entry, the entry's keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,13 +97,17 @@ def _legacy(raw: bytes, fields: Sequence[Item]) -> RawTransaction:
 def _signer(signed: bytes, parity: int, r: Item, s: Item) -> Address:
     if parity not in (0, 1):
         raise ValueError(f"{parity} is no recovery bit")
+    if _number(s) > HIGHEST_S:
+        raise ValueError("the signature has a high s, which chains refuse (EIP-2)")
     signature = _bytes(r).rjust(32, b"\0") + _bytes(s).rjust(32, b"\0") + bytes((parity,))
     key = PublicKey.from_signature_and_message(signature, keccak(signed), hasher=None)
     return address_of(key.format(compressed=False))
 
 
-def _item(data: bytes, at: int) -> tuple[Item, int]:
+def _item(data: bytes, at: int, depth: int = 0) -> tuple[Item, int]:
     """The item that starts at `at`, and where it ends."""
+    if depth > DEEPEST:
+        raise ValueError("lists within lists, deeper than a transaction has them")
     if at >= len(data):
         raise ValueError("the bytes end within an item")
     prefix = data[at]
@@ -120,7 +125,7 @@ def _item(data: bytes, at: int) -> tuple[Item, int]:
         return data[start:end], end
     items: list[Item] = []
     while start < end:
-        item, start = _item(data, start)
+        item, start = _item(data, start, depth + 1)
         items.append(item)
     if start != end:
         raise ValueError("an item reaches beyond its list")
