@@ -61,7 +61,7 @@ class TransactionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     fees: FeesBody | None = None
     priority: int = 5
     simulate: bool = False
-    abi: list[Any] | None = None
+    abi: list[dict[str, Any]] | None = None
     metadata: dict[str, Any] | None = None
 
 
@@ -233,7 +233,7 @@ def _payload(given: TransactionBody) -> Payload:
     )
 
 
-def _abi(entries: list[Any] | None) -> str | None:
+def _abi(entries: list[dict[str, Any]] | None) -> str | None:
     """What of an ABI tells why a call reverted: its errors, as JSON; None if it has none."""
     try:
         errors = parse_abi(entries or [])

@@ -18,6 +18,7 @@ from nonchalant.chain.evm.keccak import keccak
 from nonchalant.chain.evm.rpc import UNDECODABLE
 from nonchalant.errors import NodeRefused, Unreachable
 from nonchalant.model import Accepted, BlockRef, Draft, Fees, LaneKey, Payload, Refused, Speed, Unknown
+from nonchalant.rejections import Rejection, classify
 from tests.chain.misbehaving import Node, error, serving
 
 ALICE = "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266"
@@ -306,6 +307,26 @@ async def test_a_replay_tells_what_the_payload_did_and_nothing_of_the_node(code,
         assert reason is not None
         assert reason.startswith(told)
         assert len(reason) <= 1_000
+
+
+@pytest.mark.parametrize(
+    ("message", "gas", "told"),
+    [
+        ("gas required exceeds allowance (50000)", 50_000, "execution reverted: out of gas, 50000 are not enough"),
+        ("Out of gas: gas required exceeds allowance: 50000", 50_000, "execution reverted: out of gas, 50000 are"),
+        ("gas required exceeds allowance (30000000)", None, "execution reverted: out of gas, 30000000 are not enough"),
+        # What the account's funds buy:
+        ("gas required exceeds allowance (49999)", 50_000, "gas required exceeds allowance (49999)"),
+        ("gas required exceeds allowance (0)", None, "gas required exceeds allowance (0)"),
+    ],
+)
+async def test_an_estimate_that_runs_out_of_gas_is_not_taken_for_one_that_lacks_funds(message, gas, told):
+    async with scripted(eth_estimateGas=(-32000, message)) as (endpoint, _):
+        with pytest.raises(NodeRefused) as refused:
+            await endpoint.estimate(ALICE, Payload(to=ALICE, gas=gas), BLOCK)
+    assert refused.value.message.startswith(told)
+    reverts = classify(refused.value.message, refused.value.node_code) is Rejection.EXECUTION_REVERTED
+    assert reverts == ("out of gas" in told)
 
 
 async def test_a_replay_of_the_first_block_asks_for_no_block_below_it():

@@ -116,6 +116,14 @@ async def test_a_replay_runs_with_the_gas_that_was_signed(node, endpoint):
     assert "gas" in told.lower()
 
 
+@pytest.mark.parametrize("gas", [40_000, None])
+async def test_an_estimate_that_takes_all_gas_there_is_would_revert(node, endpoint, gas):
+    await node.set_code(TARGET, LOOPS)
+    head = (await endpoint.view()).head
+    with pytest.raises(NodeRefused, match=r"execution reverted: out of gas, (40000|30000000) are not enough"):
+        await endpoint.estimate(ALICE, Payload(to=TARGET, gas=gas), head)
+
+
 async def test_a_replay_runs_on_the_block_before_and_says_nothing_where_it_succeeds(node, endpoint):
     await node.set_code(TARGET, ONCE)
     await node.mine()

@@ -68,6 +68,7 @@ def settings_text(
     timeout: float = 5,
     lease: float = LEASE_SECONDS,
     fees: str = "",
+    data_fee: str = "none",
     listen: int = 8645,
 ) -> str:
     """The settings of a test node: the first dev accounts, and a quick eye on the chain."""
@@ -84,6 +85,7 @@ def settings_text(
         poll_interval = {poll}
         request_timeout = {timeout}
         {f"fees = {{ {fees} }}" if fees else ""}
+        data_fee = "{data_fee}"
 
     """ + "".join(
         f"""

@@ -2,8 +2,11 @@
 
 from itertools import pairwise
 
+from nonchalant.chain.evm import publishing
 from nonchalant.model import Fees, State
 from tests.e2e.site import ALICE, ETHER, GWEI, Site, pay
+
+RETURN_IT = bytes.fromhex("60005260206000f3")  # what is on the stack, as one word
 
 
 async def test_an_account_without_funds_waits_with_a_mark_and_goes_when_funded(site: Site) -> None:
@@ -32,6 +35,33 @@ async def test_one_that_is_too_dear_is_passed_by_one_that_is_not(site: Site) -> 
         await site.settle(dear)
         assert dear.transaction.state is State.CONFIRMED
     assert (await site.paid("dear"), await site.paid("cheap")) == (5 * ETHER, 1)
+
+
+async def test_funds_are_counted_with_the_fee_for_data(site: Site) -> None:
+    """The contract that tells the fee is there; the chain itself takes none, so that only our count can show."""
+    fee, price = 10**15, Fees(10 * GWEI, GWEI)
+    await site.chain.set_code(publishing.ORACLE, bytes.fromhex("67") + fee.to_bytes(8, "big") + RETURN_IT)
+    gas = 21_000 * price.max_fee + 1
+    await site.chain.set_balance(ALICE, gas + fee - 1)
+    async with site.node(accounts=1, data_fee="op-stack") as node:
+        handle = await pay(node, "dear", fees=price)
+        mark = await site.marked(handle, "insufficient_funds")
+        assert " lacks 1 wei " in mark.reason
+        assert await site.count(tag="pending") == 0
+        await site.chain.set_balance(ALICE, gas + fee)
+        await site.settle(handle)
+        assert handle.transaction.state is State.CONFIRMED
+
+
+async def test_a_fee_for_data_that_nobody_tells_is_waited_for_with_a_mark(site: Site) -> None:
+    async with site.node(accounts=1, data_fee="op-stack") as node:
+        handle = await pay(node, "unknown")
+        mark = await site.marked(handle, "data_fee_unknown")
+        assert "take data_fee out of its settings" in mark.reason
+        assert (await handle.refresh()).state is State.QUEUED
+        await site.chain.set_code(publishing.ORACLE, bytes.fromhex("5f") + RETURN_IT)
+        await site.settle(handle)
+        assert handle.transaction.state is State.CONFIRMED
 
 
 async def test_a_price_below_the_base_fee_waits_with_a_mark_until_that_falls(site: Site) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from nonchalant.chain.evm.keccak import keccak
 from nonchalant.model import Fees, State
 from tests.anvil import CHAIN_ID
 from tests.e2e.ledger import recipient
@@ -11,6 +12,9 @@ ANSWERS_42 = bytes.fromhex("602a60005260206000f3")
 DEPLOYS_IT = bytes.fromhex("600a600c600039600a6000f3") + ANSWERS_42
 # CALLVALUE JUMPI(13) SELFBALANCE JUMPI(13) REVERT; 13: STOP
 NEEDS_A_BALANCE = bytes.fromhex("34600d5747600d5760006000fd5b00")
+# Reverts with Closed(66): MSTORE(0, selector << 224), MSTORE(4, 66), REVERT(0, 36)
+CLOSED = bytes.fromhex("63") + keccak(b"Closed(uint64)")[:4] + bytes.fromhex("60e01b5f52604260045260245ffd")
+ABI = [{"type": "error", "name": "Closed", "inputs": [{"name": "until", "type": "uint64"}]}]
 ENTRY = {"address": "0x" + "22" * 20, "storage_keys": ["0x" + "00" * 32]}
 
 
@@ -74,6 +78,48 @@ async def test_what_reverts_with_gas_named_is_called_reverted(site: Site) -> Non
         assert not receipt.succeeded
         assert receipt.cost > 0
     assert (await site.count(), await site.paid("reverts")) == (1, 0)
+
+
+async def test_a_custom_error_is_told_in_the_words_of_the_abi(site: Site) -> None:
+    await site.chain.set_code(recipient("closed"), CLOSED)
+    async with site.node(accounts=1) as node:
+        handles = [await pay(node, "closed", gas=100_000, abi=ABI)]
+        handles.append(await node.send(chain_id=CHAIN_ID, sender=ALICE, to=recipient("closed"), abi=ABI))
+        handles.append(await node.send(chain_id=CHAIN_ID, sender=ALICE, to=recipient("closed"), gas=100_000))
+        await site.settle(*handles)
+        events = [event for event in await node.store.history(handles[0].id) if event.kind == "tx.reverted"]
+    mined, estimated, without = (handle.transaction for handle in handles)
+    told = "execution reverted: Closed(until: 66)"
+    assert (mined.state, mined.failure) == (State.REVERTED, told)
+    assert [event.data["reason"] for event in events] == [told]
+    assert (estimated.state, estimated.failure) == (State.FAILED, f"it would revert: {told}")
+    assert without.failure is not None
+    assert without.failure.startswith("execution reverted: unknown error 0x")
+
+
+async def test_what_must_be_simulated_and_would_revert_spends_no_nonce(site: Site) -> None:
+    await site.chain.set_code(recipient("closed"), CLOSED)
+    async with site.node(accounts=1) as node:
+        handle = await pay(node, "closed", gas=100_000, simulate=True, abi=ABI)
+        short = await pay(node, "short", data="0x" + "ff" * 100, gas=21_001, simulate=True)
+        fits = await pay(node, "fits", gas=50_000, simulate=True)
+        await site.settle(handle, short, fits)
+        attempts = (await node.store.attempts([fits.id]))[fits.id]
+    assert (handle.transaction.state, handle.transaction.nonce) == (State.FAILED, None)
+    assert "Closed(until: 66)" in (handle.transaction.failure or "")
+    assert (short.transaction.state, short.transaction.nonce) == (State.FAILED, None)
+    assert short.transaction.failure == "it would revert: execution reverted: out of gas, 21001 are not enough"
+    assert (fits.transaction.state, fits.transaction.nonce) == (State.CONFIRMED, 0)
+    assert [attempt.gas for attempt in attempts] == [50_000]
+
+
+async def test_more_gas_than_a_block_has_spends_no_nonce(site: Site) -> None:
+    async with site.node(accounts=1) as node:
+        handle = await pay(node, "huge", gas=30_000_001)
+        await site.settle(handle)
+    assert (handle.transaction.state, handle.transaction.nonce) == (State.FAILED, None)
+    assert handle.transaction.failure == "it takes 30000001 gas, and a block of this chain has room for 30000000"
+    assert await site.count(tag="pending") == 0
 
 
 async def test_what_reverts_only_until_an_earlier_one_has_run_waits_for_it(site: Site) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from nonchalant.chain.evm.keccak import keccak
 from nonchalant.cli.client import Client
 from nonchalant.devchain import RECIPIENT
 from tests import anvil
@@ -159,6 +160,24 @@ def test_a_revert_is_called_so_and_fails_the_command(node: Dev) -> None:
     done = node.run("send", "--data", "0xfe", "--gas", "100000")
     assert done.returncode == 1
     assert "reverted" in done.stdout
+    assert "opcode" in done.stdout.lower(), "the node's words for why"
+
+
+def test_a_simulation_finds_the_revert_first_and_an_abi_puts_it_in_words(node: Dev, tmp_path: Path) -> None:
+    errors = [{"type": "error", "name": "Closed", "inputs": [{"name": "until", "type": "uint64"}]}]
+    abi = tmp_path / "Shop.json"
+    abi.write_text(json.dumps({"abi": errors, "bytecode": "0x"}))
+    # Creation code that reverts with Closed(66).
+    selector = keccak(b"Closed(uint64)")[:4].hex()
+    code = f"0x63{selector}60e01b5f52604260045260245ffd"
+    done = node.run("send", "--data", code, "--gas", "100000", "--simulate", "--abi", str(abi), "--json")
+    assert done.returncode == 1
+    ended = json.loads(done.stdout)
+    assert (ended["state"], ended["nonce"]) == ("failed", None)
+    assert "Closed(until: 66)" in ended["failure"]
+    done = node.run("send", "--data", code, "--gas", "100000", "--abi", str(abi))
+    assert done.returncode == 1
+    assert "Closed(until: 66)" in done.stdout
 
 
 def test_a_transaction_can_be_watched_and_shown(node: Dev) -> None:
@@ -206,6 +225,8 @@ def test_nobody_waits_for_a_held_transaction() -> None:
         (["send", "--to", RECIPIENT, "--chain", "1"], 2, "no such account"),
         (["send", "--to", RECIPIENT, "--from", RECIPIENT, "--chain", "31337"], 1, "add it to [[accounts]]"),
         (["send", "--to", RECIPIENT, "--metadata", "[]"], 2, "JSON object"),
+        (["send", "--to", RECIPIENT, "--abi", "/nonexistent.json"], 2, "cannot read /nonexistent.json"),
+        (["send", "--to", RECIPIENT, "--abi", __file__], 2, "cannot read"),
         (["send", "--to", RECIPIENT, "--colour", "red"], 2, "No such option"),
         (["send"], 1, "to: missing"),
         (["tx", "show", "nope"], 1, "there is no transaction 'nope'"),

@@ -21,14 +21,22 @@ BODY = {"chain_id": 31337, "from": SENDER, "to": OTHER, "value": "1000"}
 
 async def test_a_transaction_is_accepted_and_found_again(service: Running) -> None:
     status, accepted, headers = await service.post(
-        {**BODY, "data": "0xAB", "metadata": {"invoice": 42}, "priority": 7}, headers={"Idempotency-Key": "one"}
+        {
+            **BODY,
+            "data": "0xAB",
+            "metadata": {"invoice": 42},
+            "priority": 7,
+            "simulate": True,
+            "abi": [{"type": "error", "name": "Closed"}],
+        },
+        headers={"Idempotency-Key": "one"},
     )
     assert status == 202
     assert headers["Location"] == f"/v1/transactions/{accepted['id']}"
     assert headers["Content-Type"] == "application/json"
     assert accepted["state"] == "queued"
     assert (accepted["from"], accepted["value"], accepted["data"]) == (CHECKSUMMED, "1000", "0xab")
-    assert (accepted["metadata"], accepted["priority"]) == ({"invoice": 42}, 7)
+    assert (accepted["metadata"], accepted["priority"], accepted["simulate"]) == ({"invoice": 42}, 7, True)
     assert (accepted["fees"], accepted["idempotency_key"]) == ({"speed": "standard"}, "one")
     assert (accepted["nonce"], accepted["hash"], accepted["attempts"], accepted["receipt"]) == (None, None, [], None)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", accepted["created_at"])
@@ -68,6 +76,12 @@ async def test_a_full_queue_says_when_to_come_back(tmp_path: Path) -> None:
         ({"data": "0xz"}, "bad_request", "data"),
         ({"value": str(2**256)}, "bad_request", "value"),
         ({"fees": {"gas_price": 10**12}}, "fee_above_cap", "fees.gas_price"),
+        (
+            {"abi": [{"type": "error", "name": "A", "inputs": [{"type": "int7"}]}]},
+            "bad_request",
+            "abi[0].inputs[0].type",
+        ),
+        ({"simulate": "yes"}, "bad_request", "simulate"),
         ({"valid_until": 5}, "bad_request", "valid_until"),
     ],
 )
@@ -245,7 +259,8 @@ async def test_the_interface_describes_itself(service: Running) -> None:
     }  # fmt: skip
     schemas = document["components"]["schemas"]
     assert set(schemas["TransactionBody"]["properties"]) == {
-        "chain_id", "from", "to", "value", "data", "gas", "access_list", "fees", "priority", "metadata",
+        "chain_id", "from", "to", "value", "data", "gas", "access_list", "fees", "priority", "simulate",
+        "abi", "metadata",
     }  # fmt: skip
     assert schemas["TransactionBody"]["additionalProperties"] is False
     for name in re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)):

@@ -155,13 +155,14 @@ class EvmEndpoint:
         at = hex(block.number)
         question = Call("eth_estimateGas", (_as_call(sender, payload), at))
         estimate, header = await self._ask(question, _header_at(at))
-        self._must_have(block, header)
+        found = self._must_have(block, header)
         if isinstance(estimate, NodeRefused):
             # It may have refused because the block came only just after. Now it is there: this answer counts.
             estimate, header = await self._ask(question, _header_at(at))
             self._must_have(block, header)
         if isinstance(estimate, NodeRefused):
-            raise _explained(_short_of_gas(estimate, payload.gas) or estimate, payload.abi)
+            spent = _short_of_gas(estimate, payload.gas or found.gas_limit)
+            raise _explained(spent or estimate, payload.abi)
         return self._read("eth_estimateGas", wire.gas, estimate)
 
     async def replay(self, sender: Address, payload: Payload, gas: int, block: BlockRef) -> str | None:
@@ -260,10 +261,11 @@ class EvmEndpoint:
             )
         return header.ref
 
-    def _must_have(self, block: BlockRef, reply: Reply) -> None:
+    def _must_have(self, block: BlockRef, reply: Reply) -> wire.Header:
         header = None if isinstance(reply, NodeRefused) else self._read("eth_getBlockByNumber", wire.header, reply)
         if header is None or header.ref != block:
             raise Unreachable(f"{self.name} does not have block {block.number} ({block.hash}) on its chain")
+        return header
 
     async def _own_market(self) -> Market:
         latest, history, price = await self._ask(_header_at("latest"), FEE_HISTORY, Call("eth_gasPrice", shared=True))
@@ -329,12 +331,15 @@ class EvmEndpoint:
 _ALLOWANCE: Final = re.compile(r"gas required exceeds allowance\D{0,3}(\d{1,20})", re.ASCII | re.IGNORECASE)
 
 
-def _short_of_gas(refusal: NodeRefused, given: int | None) -> NodeRefused | None:
-    """A payload that ran out of the gas it was given, in plain words: geth's are those for an account without funds."""
+def _short_of_gas(refusal: NodeRefused, most: int | None) -> NodeRefused | None:
+    """A payload that ran out of all the gas it may have, in plain words; None if the node speaks of something else.
+
+    Nodes say the same of an account whose funds buy less gas than that.
+    """
     told = _ALLOWANCE.search(refusal.message)
-    if given is None or told is None or int(told[1]) != given:
+    if most is None or told is None or int(told[1]) < most:
         return None
-    return NodeRefused(f"execution reverted: out of gas, {given} were given", refusal.node_code)
+    return NodeRefused(f"execution reverted: out of gas, {told[1]} are not enough", refusal.node_code)
 
 
 def _explained(refusal: NodeRefused, abi: str | None) -> NodeRefused:
