@@ -149,9 +149,8 @@ async def _judge_one(desk: Desk, tx: Transaction, market: Market) -> Verdict:
         return Postponed(tx, Attention("price_below_base_fee", reason, desk.clock.now()))
     gas = tx.payload.gas
     if gas is None or tx.simulate:
-        top = desk.head.top
         try:
-            estimated = await desk.eyes.ask(lambda endpoint: endpoint.estimate(desk.key.address, tx.payload, top))
+            estimated = await desk.estimate(tx.payload)
         except NodeRefused as refusal:
             return await _judge_refusal(desk, tx, refusal)
         except Unreachable:

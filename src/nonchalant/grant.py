@@ -115,13 +115,17 @@ def _refuse_if_executed(tx: Transaction) -> None:
 
 async def _replace(desk: Desk, work: Work, tx: Transaction, slot: Slot, payload: Payload, wish: Speed | Fees) -> None:
     gas = payload.gas
-    if gas is None:
+    if gas is None or tx.simulate:
         try:
-            gas = await desk.estimate(payload)
+            estimated = await desk.estimate(payload)
         except NodeRefused as refusal:
             if policy.refusal_verdict(refusal) is policy.Estimate.REVERTS:
                 raise Refusal("would_revert", f"it would revert: {refusal.message}") from None
             raise
+        gas = estimated if gas is None else gas
+    limit = (await desk.eyes.market()).gas_limit
+    if limit is not None and gas > limit:
+        raise Refusal("gas_above_block", f"it takes {gas} gas, and a block of this chain has room for {limit}")
     offer = await _offer(desk, slot, wish)
     _refuse_unless_payable(desk, slot, tx, payload.value + gas * offer.max_fee)
     replaced = work.move(tx, lifecycle.Replaced(payload))

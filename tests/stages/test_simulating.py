@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from nonchalant.asking import Asking
 from nonchalant.model import BlockRef, Market, Payload, State, Transaction
 from nonchalant.sim.endpoint import GAS_LIMIT
-from nonchalant.sim.wire import Effect
+from nonchalant.sim.wire import Effect, Order
+from nonchalant.sim.world import SimEntropy
 from tests.lessons import lesson
-from tests.stages.rig import Rig, refused, staged, unreachable
+from tests.stages.rig import RECIPIENT, Rig, refused, staged, unreachable
 from tests.stages.voices import FOR_EVER
 
 GAS = 60_000
@@ -99,6 +104,48 @@ async def test_where_no_limit_is_known_none_applies(rig: Rig) -> None:
         voice.answer("market", market)
     tx = await rig.submit("huge", gas=GAS_LIMIT + 1)
     await rig.reaches(tx, State.SENT)
+
+
+# what replaces it
+
+
+def asking(rig: Rig) -> Asking:
+    return Asking(rig.store, rig.clock, SimEntropy(random.Random("wishes")), arrived=rig.node.engine.poke)
+
+
+def payload(label: str, effect: Effect = Effect.RUNS, gas: int = GAS) -> Payload:
+    return Payload(to=RECIPIENT, data=Order(label, effect).data(), gas=gas)
+
+
+@pytest.mark.parametrize(
+    "other", [payload("other", Effect.NEVER), payload("other", gas=GAS_LIMIT + 1)], ids=["reverts", "too much gas"]
+)
+@staged()
+async def test_what_replaces_it_is_simulated_and_must_fit_a_block_too(rig: Rig, other: Payload) -> None:
+    tx = await rig.submit("first", gas=GAS, simulate=True)
+    await rig.reaches(tx, State.SENT)
+    wishes = asking(rig)
+    await wishes.replace(tx.id, other)
+    await rig.advance(5.0)
+    assert rig.sent("other") == []
+    await wishes.replace(tx.id, payload("better"))
+    await rig.advance(5.0)
+    await rig.mine()
+    await rig.finalise()
+    assert await rig.state(tx) is State.CONFIRMED
+    assert rig.order_of_execution() == ["better"]
+
+
+@staged()
+async def test_what_replaces_it_is_taken_as_it_is_where_no_simulation_was_asked_for(rig: Rig) -> None:
+    tx = await rig.submit("first", gas=GAS)
+    await rig.reaches(tx, State.SENT)
+    await asking(rig).replace(tx.id, payload("other", Effect.NEVER))
+    await rig.advance(5.0)
+    await rig.mine()
+    await rig.finalise()
+    ended = await rig.reaches(tx, State.REVERTED)
+    assert (ended.failure, rig.order_of_execution()) == (REASON, ["other"])
 
 
 # why it reverted
