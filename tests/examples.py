@@ -20,6 +20,7 @@ from nonchalant.model import (
     Speed,
     State,
     Transaction,
+    Wanted,
 )
 
 ALICE = "0x" + "a1" * 20
@@ -55,8 +56,10 @@ def a_transaction(id: str = "tx", **fields: Any) -> Transaction:
 
 
 def an_attempt(hash: str, nonce: int = 0, tx_id: str | None = "tx", **fields: Any) -> Attempt:
+    kind = fields.get("kind", AttemptKind.FILLER if tx_id is None else AttemptKind.ORIGINAL)
     defaults: dict[str, Any] = {
-        "kind": AttemptKind.FILLER if tx_id is None else AttemptKind.ORIGINAL,
+        "kind": kind,
+        "payload_version": 0 if kind in (AttemptKind.CANCEL, AttemptKind.FILLER) else 1,
         "fees": Fees(100, 10),
         "gas": 21_000,
         "raw": bytes.fromhex(hash[2:]),
@@ -70,8 +73,12 @@ def an_attempt(hash: str, nonce: int = 0, tx_id: str | None = "tx", **fields: An
 def a_slot(nonce: int, *attempts: Attempt, tx_id: str | None = "tx", **fields: Any) -> Slot:
     """A slot with its attempts, or with one that is named after the nonce."""
     signed = attempts or (an_attempt(a_hash(nonce), nonce, tx_id),)
-    kind = SlotKind.FILLER if tx_id is None else SlotKind.TRANSACTION
-    return Slot(nonce=nonce, kind=kind, tx_id=tx_id, attempts=signed, **fields)
+    wanted = fields.get("wanted", Wanted.PAYLOAD)
+    defaults: dict[str, Any] = {
+        "kind": SlotKind.FILLER if tx_id is None else SlotKind.TRANSACTION,
+        "payload_version": 1 if tx_id is not None and wanted is Wanted.PAYLOAD else 0,
+    }
+    return Slot(nonce=nonce, tx_id=tx_id, attempts=signed, **defaults | fields)
 
 
 def a_receipt(hash: str = "0xaa", number: int = 10, **fields: Any) -> Receipt:

@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from nonchalant import errors
-from nonchalant.errors import BadRequest, NodeRefused, NonchalantError, QueueFull
+from nonchalant.errors import BadRequest, NodeRefused, NonchalantError, QueueFull, WishRefused
 
 TREE = [
     found
@@ -64,13 +64,23 @@ def test_codes_that_callers_see_are_stable() -> None:
         "CommitUnknown": "store_unavailable",
         "FeeAboveCap": "fee_above_cap",
         "KeyReused": "idempotency_key_reused",
+        "LaneDraining": "lane_draining",
         "NotFound": "not_found",
         "QueueFull": "queue_full",
         "ShuttingDown": "shutting_down",
         "SignerFailed": "signer_failed",
         "StoreUnavailable": "store_unavailable",
+        "TooLate": "too_late",
+        "TooManyWishes": "too_many_wishes",
         "Unencodable": "unencodable",
         "UnknownAccount": "unknown_account",
         "UnknownChain": "unknown_chain",
         "Unreachable": "chain_unreachable",
+        "WishPending": "no_answer_yet",
+        "WishRefused": "refused",
     }
+
+
+def test_a_refused_wish_keeps_the_code_of_the_reason_beside_its_words() -> None:
+    refusal = WishRefused("it is mined", "already_executed")
+    assert (str(refusal), refusal.why, refusal.code) == ("it is mined", "already_executed", "refused")

@@ -354,9 +354,8 @@ def test_binding_makes_a_slot_with_its_first_attempt() -> None:
     work = Work(a_lane(), 5)
     attempt = an_attempt(a_hash(1), 3, None)
     work.bind(3, SlotKind.FILLER, attempt)
-    assert work.change() == Change(
-        slots=(Slot(nonce=3, kind=SlotKind.FILLER, tx_id=None, attempts=(attempt,)),), attempts=(attempt,)
-    )
+    slot = Slot(nonce=3, kind=SlotKind.FILLER, tx_id=None, attempts=(attempt,), payload_version=0)
+    assert work.change() == Change(slots=(slot,), attempts=(attempt,))
 
 
 def test_signing_once_more_keeps_the_earlier_attempts() -> None:

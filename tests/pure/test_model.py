@@ -1,5 +1,7 @@
 """What the values say about themselves."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,8 +13,12 @@ from nonchalant.model import (
     Block,
     BlockRef,
     Executed,
+    Fees,
     Payload,
+    Slot,
+    SlotKind,
     State,
+    Wanted,
     deed_of,
 )
 from tests.examples import (
@@ -94,16 +100,56 @@ def test_a_slot_knows_its_newest_attempt_and_the_lowest_floor_of_all() -> None:
     assert slot.floor == 4
 
 
+def test_only_the_newest_attempt_of_what_should_run_is_ever_sent() -> None:
+    first, bump = an_attempt("0xaa"), an_attempt("0xbb", kind=AttemptKind.BUMP)
+    cancel = an_attempt("0xcc", kind=AttemptKind.CANCEL)
+    other = an_attempt("0xdd", kind=AttemptKind.REPLACEMENT, payload_version=2)
+    slot = a_slot(0, first, bump)
+    assert slot.newest == bump
+    assert replace(slot, payload_version=2).newest is None
+    assert replace(slot, payload_version=2).with_attempt(other).newest == other
+    cancelled = replace(slot, wanted=Wanted.CANCEL, payload_version=0)
+    assert cancelled.newest is None
+    assert cancelled.with_attempt(cancel).newest == cancel
+    # A bump of the cancel is a cancel too, and an old payload's attempt is never sent again.
+    assert cancelled.with_attempt(cancel).with_attempt(replace(bump, hash="0xee")).newest == cancel
+
+
 @pytest.mark.parametrize(
-    ("kind", "carries"),
+    ("fees", "price"),
     [
-        (AttemptKind.ORIGINAL, True),
-        (AttemptKind.BUMP, True),
-        (AttemptKind.CANCEL, False),
-        (AttemptKind.FILLER, False),
+        ([Fees(100, 10)], Fees(100, 10)),
+        ([Fees(100, 10), Fees(90, 20)], Fees(100, 20)),
+        ([Fees(100), Fees(120)], Fees(120)),
+        ([Fees(100), Fees(90, 5)], Fees(100, 5)),
     ],
 )
-def test_only_the_original_and_its_bumps_carry_the_payload(kind: AttemptKind, carries: bool) -> None:
-    slot = a_slot(0, an_attempt("0xaa", kind=kind), an_attempt("0xbb", kind=AttemptKind.CANCEL))
-    assert slot.ran_the_payload("0xaa") is carries
-    assert not slot.ran_the_payload("0xcc")
+def test_a_slot_s_price_is_the_most_that_any_of_its_attempts_offers_on_each_field(
+    fees: list[Fees], price: Fees
+) -> None:
+    attempts = [an_attempt(f"0x{number:02x}", fees=offer) for number, offer in enumerate(fees)]
+    assert a_slot(0, *attempts).price == price
+
+
+def test_a_slot_finds_its_attempts_by_hash() -> None:
+    first, second = an_attempt("0xaa"), an_attempt("0xbb")
+    slot = a_slot(0, first, second)
+    assert (slot.attempt("0xaa"), slot.attempt("0xbb"), slot.attempt("0xcc")) == (first, second, None)
+
+
+def test_a_slot_nobody_signed_for_has_no_floor() -> None:
+    assert Slot(nonce=1, kind=SlotKind.RESERVATION, tx_id=None, attempts=()).floor == 0
+
+
+def test_every_payload_a_transaction_had_is_known_by_its_version() -> None:
+    first, second, third = (Payload(to=BOB, value=value) for value in (1, 2, 3))
+    tx = a_transaction(payload=third, earlier=(first, second))
+    assert tx.payload_version == 3
+    assert [tx.payload_of(version) for version in (1, 2, 3)] == [first, second, third]
+    assert tx.deeds == {first.deed, second.deed, third.deed}
+
+
+def test_a_transaction_is_overdue_from_its_deadline_on() -> None:
+    assert not a_transaction().is_overdue(10**15)
+    tx = a_transaction(valid_until=50)
+    assert [tx.is_overdue(now) for now in (49, 50, 51)] == [False, True, True]

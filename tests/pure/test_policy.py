@@ -8,16 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nonchalant.errors import NodeRefused
-from nonchalant.fees import FeeRules, raised
+from nonchalant.fees import FeeRules, outbid, raised
 from nonchalant.model import (
     Accepted,
     AttemptKind,
     Executed,
     Fees,
     Market,
+    OnSuperseded,
+    Payload,
     Refused,
     Slot,
+    SlotKind,
     Speed,
+    State,
+    Transaction,
     Unknown,
     Wanted,
 )
@@ -27,6 +32,7 @@ from nonchalant.policy import (
     Bump,
     Estimate,
     GiveUp,
+    Outbid,
     Patience,
     Resend,
     Sending,
@@ -39,7 +45,9 @@ from nonchalant.policy import (
     is_verdict,
     next_move,
     refusal_verdict,
+    supersede_doubt,
     supersede_hold,
+    wish_of,
 )
 from nonchalant.rejections import Fate, Rejection
 from tests.examples import ALICE, BOB, a_slot, a_transaction, an_attempt
@@ -122,10 +130,17 @@ def test_a_slot_can_be_given_back_only_when_every_attempt_was_refused_for_its_by
 
 
 def decide(
-    slot: Slot | None = None, sending: Sending = SENT, *, now: int, **given: Any
-) -> Wait | Resend | Bump | GiveUp:
+    slot: Slot | None = None,
+    sending: Sending = SENT,
+    *,
+    ticks: int,
+    wish: Speed | Fees = Speed.STANDARD,
+    tx: Transaction | None = None,
+    **given: Any,
+) -> Wait | Resend | Bump | GiveUp | Outbid:
+    slot = slot or a_slot(0)
     defaults: dict[str, Any] = {
-        "wish": Speed.STANDARD,
+        "now": 0,
         "lowest": True,
         "market": MARKET,
         "rules": FeeRules(),
@@ -133,7 +148,8 @@ def decide(
         "head": 2,
         "endpoints": 2,
     }
-    return next_move(slot or a_slot(0), sending, now=now, **defaults | given)
+    owner = None if slot.tx_id is None else tx or a_transaction(state=State.SENT, nonce=0, hash="0xaa", fees=wish)
+    return next_move(slot, owner, sending, ticks=ticks, **defaults | given)
 
 
 def answered(answer: str) -> Slot:
@@ -141,52 +157,52 @@ def answered(answer: str) -> Slot:
 
 
 def test_what_is_due_is_left_alone_however_long_it_takes() -> None:
-    assert decide(sending=NEVER_SENT, now=HOUR) is Wait.WAIT
+    assert decide(sending=NEVER_SENT, ticks=HOUR) is Wait.WAIT
 
 
 def test_an_endpoint_that_does_not_answer_holds_nothing_up() -> None:
     waiting = SENT.started(0, 0)
-    assert decide(sending=waiting, lowest=False, now=PATIENCE.resend_after) == Resend(None)
-    assert isinstance(decide(sending=waiting, now=HOUR), Bump)
+    assert decide(sending=waiting, lowest=False, ticks=PATIENCE.resend_after) == Resend(None)
+    assert isinstance(decide(sending=waiting, ticks=HOUR), Bump)
 
 
 def test_while_no_blocks_come_no_price_is_too_low() -> None:
-    assert decide(head=1, now=HOUR) == Resend(None)
-    assert isinstance(decide(head=2, now=HOUR), Bump)
+    assert decide(head=1, ticks=HOUR) == Resend(None)
+    assert isinstance(decide(head=2, ticks=HOUR), Bump)
 
 
 def test_a_slot_waits_before_it_is_sent_again() -> None:
-    assert decide(now=PATIENCE.resend_after - 1) is Wait.WAIT
-    assert decide(now=PATIENCE.resend_after) == Resend(None)
+    assert decide(ticks=PATIENCE.resend_after - 1) is Wait.WAIT
+    assert decide(ticks=PATIENCE.resend_after) == Resend(None)
 
 
 @pytest.mark.parametrize("speed", Speed)
 def test_a_slot_is_bumped_once_its_speed_s_patience_is_over(speed: Speed) -> None:
     due = PATIENCE.bump_after[speed]
     just_sent = replace(SENT, at=due - 1)
-    assert decide(sending=just_sent, wish=speed, now=due - 1) is Wait.WAIT
-    assert decide(sending=just_sent, wish=speed, now=due) == Bump(
+    assert decide(sending=just_sent, wish=speed, ticks=due - 1) is Wait.WAIT
+    assert decide(sending=just_sent, wish=speed, ticks=due) == Bump(
         raised(Fees(100, 10), speed, MARKET, FeeRules())  # type: ignore[arg-type]
     )
 
 
 def test_fees_named_by_the_user_wait_at_the_chain_s_own_speed() -> None:
     wish, fast = Fees(1000, 10), FeeRules(speed=Speed.FAST)
-    assert isinstance(decide(wish=wish, rules=fast, now=PATIENCE.bump_after[Speed.FAST]), Bump)
-    assert not isinstance(decide(wish=wish, now=PATIENCE.bump_after[Speed.FAST]), Bump)
+    assert isinstance(decide(wish=wish, rules=fast, ticks=PATIENCE.bump_after[Speed.FAST]), Bump)
+    assert not isinstance(decide(wish=wish, ticks=PATIENCE.bump_after[Speed.FAST]), Bump)
 
 
 def test_only_the_lowest_slots_are_bumped() -> None:
-    assert decide(lowest=False, now=HOUR) == Resend(None)
+    assert decide(lowest=False, ticks=HOUR) == Resend(None)
 
 
 def test_without_prices_a_slot_is_sent_again_as_it_is() -> None:
-    assert decide(market=None, now=HOUR) == Resend(None)
+    assert decide(market=None, ticks=HOUR) == Resend(None)
 
 
 @lesson("price-cap")
 def test_at_the_cap_a_slot_is_sent_again_and_marked_and_never_frozen() -> None:
-    move = decide(rules=FeeRules(max_fee=105), now=HOUR)
+    move = decide(rules=FeeRules(max_fee=105), ticks=HOUR)
     assert isinstance(move, Resend)
     assert move.mark is not None
     assert move.mark[0] == "price_at_cap"
@@ -194,14 +210,14 @@ def test_at_the_cap_a_slot_is_sent_again_and_marked_and_never_frozen() -> None:
 
 
 def test_what_lacks_funds_is_sent_again_and_not_made_dearer() -> None:
-    move = decide(answered("insufficient_funds"), now=HOUR)
+    move = decide(answered("insufficient_funds"), ticks=HOUR)
     assert isinstance(move, Resend)
     assert move.mark is not None
     assert move.mark[0] == "insufficient_funds"
 
 
 def test_a_refusal_is_told_with_its_remedy_when_the_slot_is_sent_again() -> None:
-    move = decide(answered("nonce_too_high"), lowest=False, now=HOUR)
+    move = decide(answered("nonce_too_high"), lowest=False, ticks=HOUR)
     assert move == Resend(
         ("nonce_too_high", f"nodes refuse it (nonce_too_high). {Rejection.NONCE_TOO_HIGH.remedy.value}")
     )
@@ -209,7 +225,7 @@ def test_a_refusal_is_told_with_its_remedy_when_the_slot_is_sent_again() -> None
 
 @pytest.mark.parametrize("answer", ["accepted", "unknown"])
 def test_what_a_node_took_or_may_have_taken_is_sent_again_without_a_mark(answer: str) -> None:
-    assert decide(answered(answer), lowest=False, now=HOUR) == Resend(None)
+    assert decide(answered(answer), lowest=False, ticks=HOUR) == Resend(None)
 
 
 def refused_by(*endpoints: str, rounds: int = 2) -> Sending:
@@ -223,7 +239,7 @@ def refused_by(*endpoints: str, rounds: int = 2) -> Sending:
 
 
 def test_bytes_that_every_endpoint_refused_for_good_are_given_up() -> None:
-    assert decide(sending=refused_by("geth", "reth"), now=0) == GiveUp()
+    assert decide(sending=refused_by("geth", "reth"), ticks=0) == GiveUp(Wanted.NOTHING)
 
 
 def test_bytes_that_some_refuse_and_nobody_took_get_no_better_price() -> None:
@@ -253,7 +269,7 @@ def test_only_a_payload_that_everybody_refuses_and_nobody_took_is_refused_for_go
 
 
 @given(
-    now=st.integers(0, HOUR),
+    ticks=st.integers(0, HOUR),
     sent_at=st.integers(0, HOUR),
     answers=st.lists(fates, max_size=3),
     lowest=st.booleans(),
@@ -261,18 +277,70 @@ def test_only_a_payload_that_everybody_refuses_and_nobody_took_is_refused_for_go
     answer=st.sampled_from([None, "accepted", "unknown", *(rejection.value for rejection in Rejection)]),
 )
 def test_nothing_that_was_answered_waits_longer_than_the_time_to_send_again(
-    now: int, sent_at: int, answers: list[Fate], lowest: bool, max_fee: int | None, answer: str | None
+    ticks: int, sent_at: int, answers: list[Fate], lowest: bool, max_fee: int | None, answer: str | None
 ) -> None:
     sending = NEVER_SENT
     for fate in (Fate.REFUSED, *answers):
         sending = sending.started(sent_at, 0).finished(fate, "geth")
     slot = a_slot(0, an_attempt("0xaa", kind=AttemptKind.BUMP, answer=answer))
-    move = decide(slot, sending, lowest=lowest, rules=FeeRules(max_fee=max_fee), now=now)
-    if now - sent_at >= PATIENCE.resend_after:
+    move = decide(slot, sending, lowest=lowest, rules=FeeRules(max_fee=max_fee), ticks=ticks)
+    if ticks - sent_at >= PATIENCE.resend_after:
         assert move is not Wait.WAIT
     if isinstance(move, Bump):
         assert lowest
         assert move.fees.max_fee >= 110
+
+
+# what should not run any more
+
+
+OVERDUE = a_transaction(state=State.SENT, nonce=0, hash="0xaa", valid_until=1_000)
+CANCELLED = a_slot(0, an_attempt("0xaa"), wanted=Wanted.CANCEL)
+CANCEL = an_attempt("0xcc", kind=AttemptKind.CANCEL, fees=Fees(130, 13))
+
+
+def test_a_payload_past_its_deadline_is_given_up_whatever_became_of_its_sending() -> None:
+    for sending in (NEVER_SENT, SENT):
+        assert decide(tx=OVERDUE, sending=sending, now=1_000, ticks=0) == GiveUp(Wanted.EXPIRY)
+        assert decide(tx=OVERDUE, sending=sending, now=999, ticks=0) is Wait.WAIT
+
+
+@pytest.mark.parametrize("wanted", [Wanted.NOTHING, Wanted.CANCEL, Wanted.EXPIRY])
+def test_what_is_given_up_already_keeps_the_reason_it_was_given_up_for(wanted: Wanted) -> None:
+    slot = a_slot(0, an_attempt("0xaa"), wanted=wanted)
+    assert isinstance(decide(slot, tx=OVERDUE, now=2_000, ticks=0), Outbid)
+
+
+def test_what_cancels_is_signed_at_once_at_a_price_that_replaces_everything() -> None:
+    dear = a_slot(
+        0, an_attempt("0xaa", fees=Fees(100, 10)), an_attempt("0xbb", fees=Fees(90, 20)), wanted=Wanted.CANCEL
+    )
+    assert decide(dear, NEVER_SENT, lowest=False, ticks=0) == Outbid(outbid(Fees(100, 20), MARKET, FeeRules()))
+
+
+def test_without_prices_what_cancels_is_signed_later() -> None:
+    assert decide(CANCELLED, NEVER_SENT, market=None, ticks=HOUR) is Wait.WAIT
+
+
+def test_a_reservation_that_nobody_signed_for_is_its_holder_s_business() -> None:
+    slot = Slot(nonce=0, kind=SlotKind.RESERVATION, tx_id=None, attempts=())
+    assert decide(slot, NEVER_SENT, ticks=HOUR) is Wait.WAIT
+
+
+def test_what_cancels_is_sent_again_and_bumped_from_the_dearest_of_all_and_hurries() -> None:
+    slot = CANCELLED.with_attempt(CANCEL)
+    assert decide(slot, wish=Speed.SLOW, lowest=False, ticks=PATIENCE.resend_after) == Resend(None)
+    assert decide(slot, wish=Speed.SLOW, ticks=PATIENCE.bump_after[Speed.FAST]) == Bump(
+        raised(Fees(130, 13), Speed.FAST, MARKET, FeeRules())  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize("wish", [Speed.SLOW, Fees(100, 10)])
+def test_what_does_nothing_is_in_nobody_s_request_and_hurries(wish: Speed | Fees) -> None:
+    tx = a_transaction(fees=wish)
+    assert wish_of(a_slot(0), tx) == wish
+    assert wish_of(CANCELLED, tx) is Speed.FAST
+    assert wish_of(a_slot(0, tx_id=None), None) is Speed.FAST
 
 
 # estimates
@@ -335,3 +403,25 @@ def test_where_finality_is_a_depth_what_lost_its_nonce_waits_for_a_person() -> N
     hold = supersede_hold(a_transaction(), OTHER, quarantined=False, by_depth=True, now=9)
     assert hold is not None
     assert hold.code == "superseded"
+
+
+@pytest.mark.parametrize("by_depth", [True, False])
+@pytest.mark.parametrize("asked", OnSuperseded)
+def test_who_asked_what_should_become_of_a_lost_nonce_gets_it(asked: OnSuperseded, by_depth: bool) -> None:
+    tx = a_transaction(on_superseded=asked)
+    hold = supersede_hold(tx, OTHER, quarantined=False, by_depth=by_depth, now=9)
+    assert (hold is not None) is (asked is OnSuperseded.HOLD)
+
+
+def test_a_doubt_holds_whoever_asked_to_be_sent_again() -> None:
+    tx = a_transaction(on_superseded=OnSuperseded.REQUEUE)
+    assert supersede_hold(tx, TWIN, quarantined=False, by_depth=False, now=9) is not None
+    assert supersede_doubt(tx, TWIN, quarantined=False, now=9) is not None
+
+
+def test_what_an_earlier_payload_would_do_is_a_doubt_too() -> None:
+    replaced = a_transaction(payload=Payload(to=BOB, value=9), earlier=(Payload(to=BOB, value=1),))
+    doubt = supersede_doubt(replaced, TWIN, quarantined=False, now=9)
+    assert doubt is not None
+    assert doubt.code == "same_payload_executed"
+    assert supersede_doubt(replaced, OTHER, quarantined=False, now=9) is None

@@ -8,6 +8,7 @@ from nonchalant.model import (
     AttemptKind,
     Attention,
     BlockRef,
+    Control,
     Event,
     Fees,
     LaneKey,
@@ -97,7 +98,7 @@ def test_amounts_in_events_stay_exact() -> None:
 @pytest.mark.parametrize("owner", [None, "node"])
 def test_a_lane_shows_its_lease_only_while_somebody_holds_it(owner: str | None) -> None:
     summary = LaneSummary(
-        record=LaneRecord(key=LANE, next_nonce=3), states={State.QUEUED: 2}, slots={"filler": 1}, owner=owner, epoch=4,
+        record=LaneRecord(key=LANE, next_nonce=3), control=Control(), states={State.QUEUED: 2}, slots={"filler": 1}, owner=owner, epoch=4,
         expires_at=0,
     )  # fmt: skip
     shown = as_json(show_lane(summary, window=16, in_flight=None, balance=HUGE, head=9))

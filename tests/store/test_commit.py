@@ -15,6 +15,7 @@ from nonchalant.model import (
     Event,
     LaneRecord,
     Lease,
+    Reservation,
     Slot,
     SlotKind,
     State,
@@ -380,8 +381,16 @@ async def test_a_row_that_contradicts_itself_is_refused(
 @pytest.mark.parametrize(
     "slot",
     [
-        Slot(nonce=0, kind=SlotKind.FILLER, tx_id="a", attempts=()),
-        Slot(nonce=0, kind=SlotKind.TRANSACTION, tx_id=None, attempts=()),
+        replace(a_slot(0, tx_id="a"), kind=SlotKind.FILLER, payload_version=0),
+        replace(a_slot(0, tx_id="a"), kind=SlotKind.RESERVATION),
+        replace(a_slot(0, tx_id="a"), tx_id=None),
+        # Nothing should run exactly where the payload is not wanted.
+        replace(a_slot(0, tx_id="a"), wanted=Wanted.CANCEL),
+        replace(a_slot(0, tx_id="a"), payload_version=0),
+        replace(a_slot(0, tx_id=None), payload_version=1),
+        # A holder has a deadline, and only a reservation has a holder.
+        replace(a_slot(0, tx_id="a"), reservation=Reservation("h", 5)),
+        replace(a_slot(0, tx_id=None), reservation=Reservation("h", 5)),
     ],
 )
 async def test_a_slot_that_contradicts_itself_is_refused(store: Store, slot: Slot) -> None:
@@ -444,8 +453,10 @@ async def test_what_a_slot_wants_is_kept(store: Store) -> None:
     lease = await take(store)
     await assign(store, lease, (tx, 0))
     [slot] = (await store.load(lease)).slots
-    await store.commit(Change(slots=(replace(slot, wanted=Wanted.NOTHING),)), lease)
-    assert (await store.load(lease)).slots[0].wanted is Wanted.NOTHING
+    for wanted in (Wanted.NOTHING, Wanted.CANCEL, Wanted.EXPIRY):
+        unwanted = replace(slot, wanted=wanted, payload_version=0)
+        await store.commit(Change(slots=(unwanted,)), lease)
+        assert (await store.load(lease)).slots == [unwanted]
 
 
 # strangers

@@ -16,12 +16,17 @@ from nonchalant.model import (
     Attention,
     BlockRef,
     Change,
+    Control,
     Event,
     Fees,
     LaneRecord,
+    Mode,
+    OnSuperseded,
     Payload,
     Receipt,
+    Reply,
     Request,
+    Reservation,
     Slot,
     SlotKind,
     Speed,
@@ -29,15 +34,20 @@ from nonchalant.model import (
     Transaction,
     Wanted,
 )
+from nonchalant.ports import Wished
 from nonchalant.store.sqlite import SqliteStore
+from nonchalant.wishes import Act, Bump, Cancel, Fill, Release, Replace, Reserve, Reset, Sync, Use, Wish
 from tests.examples import LANE
-from tests.store.acts import LIMITS, Counting, ManualClock, take
+from tests.store.acts import LIMITS, Counting, ManualClock, accept, assign, take
 
 # A real file where there is no disk to wait for.
 QUICK = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
+NOW = ManualClock().now()
+
 wei = st.integers(0, 2**256 - 1)
 numbers = st.integers(0, 2**63 - 1)
+ids = st.text(string.ascii_letters, min_size=1, max_size=20)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 digits = "0123456789abcdef"
 addresses = st.text(digits, min_size=40, max_size=40).map(lambda text: "0x" + text)
@@ -63,10 +73,11 @@ payloads = st.builds(
     access_list=st.lists(st.tuples(addresses, st.lists(hashes, max_size=3).map(tuple)), max_size=3).map(tuple),
     abi=st.none() | texts,
 )
+refs = st.builds(BlockRef, numbers, hashes)
 receipts = st.builds(
     Receipt,
     hash=hashes,
-    block=st.builds(BlockRef, numbers, hashes),
+    block=refs,
     succeeded=st.booleans(),
     gas_used=numbers,
     gas_price=wei,
@@ -75,7 +86,7 @@ receipts = st.builds(
 )
 requests = st.builds(
     Request,
-    id=st.text(string.ascii_letters, min_size=1, max_size=20),
+    id=ids,
     lane=st.just(LANE),
     payload=payloads,
     fees=st.sampled_from(Speed) | fees,
@@ -85,6 +96,9 @@ requests = st.builds(
     idempotency_key=st.none() | texts,
     body_hash=texts,
     metadata=st.none() | json_objects,
+    valid_until=st.none() | st.integers(NOW + 1, 2**63 - 1),
+    confirmations=st.none() | st.integers(1, 2**63 - 1),
+    on_superseded=st.none() | st.sampled_from(OnSuperseded),
 )
 records = st.builds(
     LaneRecord,
@@ -92,22 +106,45 @@ records = st.builds(
     next_nonce=st.just(2**63 - 1) | st.none(),
     settled_below=st.just(0),
     seen_block=numbers,
+    seen_hash=st.none() | hashes,
     incarnation=numbers,
     quarantined_below=st.none() | numbers,
+    window=st.none() | st.integers(1, 2**63 - 1),
+    resets=numbers,
+    confirmed_at=st.none() | numbers,
+    unhealthy=st.none() | attentions,
     attention=st.none() | attentions,
 )
+acts: st.SearchStrategy[Act] = st.one_of(
+    st.builds(Cancel, st.just("tx")),
+    st.builds(Replace, st.just("tx"), payloads, st.none() | st.sampled_from(Speed) | fees),
+    st.builds(Bump, st.just("tx"), st.none() | st.sampled_from(Speed) | fees),
+    st.builds(Reserve, texts, numbers),
+    st.builds(Use, numbers, texts, hashes, st.none() | st.binary(max_size=100)),
+    st.builds(Release, numbers, texts),
+    st.just(Sync()),
+    st.builds(Fill, st.none() | numbers),
+    st.builds(Reset, st.booleans()),
+)
+replies = st.builds(Reply, st.none() | texts, json_objects)
 
 
 @st.composite
 def attempts(draw: st.DrawFn, nonce: int, tx_id: str | None) -> list[Attempt]:
     """What was signed for one slot."""
-    kinds = [kind for kind in AttemptKind if (kind is AttemptKind.FILLER) == (tx_id is None)]
+    kinds = [kind for kind in AttemptKind if (kind in (AttemptKind.FILLER, AttemptKind.OUTSIDE)) == (tx_id is None)]
+    versions = [
+        (kind, version)
+        for kind in kinds
+        for version in (0, 1, 7)
+        if (kind in (AttemptKind.CANCEL, AttemptKind.FILLER)) == (version == 0)
+    ]
     one = st.builds(
-        Attempt,
+        lambda what, **fields: Attempt(kind=what[0], payload_version=what[1], **fields),
+        st.sampled_from(versions),
         hash=hashes,
         nonce=st.just(nonce),
         tx_id=st.just(tx_id),
-        kind=st.sampled_from(kinds),
         fees=fees,
         gas=numbers,
         raw=st.binary(max_size=100),
@@ -133,15 +170,22 @@ def flights(draw: st.DrawFn) -> tuple[Request, dict[str, Any], Slot, list[Attemp
         "nonce": nonce,
         "hash": draw(hashes),
         "receipt": receipt,
+        "deep": draw(st.none() | refs) if receipt else None,
+        "forked": draw(st.booleans()),
         "attention": draw(st.none() | attentions),
         "updated_at": draw(numbers),
+        "payload": draw(payloads),
+        "earlier": draw(st.lists(payloads, max_size=2).map(tuple)),
+        "fees": draw(st.sampled_from(Speed) | fees),
     }
+    wanted = draw(st.sampled_from(Wanted))
     slot = Slot(
         nonce=nonce,
         kind=SlotKind.TRANSACTION,
         tx_id=request.id,
         attempts=tuple(signed),
-        wanted=draw(st.sampled_from(Wanted)),
+        wanted=wanted,
+        payload_version=draw(st.integers(1, 2**63 - 1)) if wanted is Wanted.PAYLOAD else 0,
         receipt=receipt,
     )
     return request, fate, slot, signed
@@ -191,7 +235,15 @@ def test_a_change_is_loaded_as_it_was_committed(
         event = Event(kind="tx.sent", lane=LANE, at=at, tx_id=request.id, data=data)
         lease = await take(store)
         await store.commit(
-            Change(transactions=(flying,), slots=(slot,), attempts=tuple(signed), lane=record, events=(event,)), lease
+            Change(
+                transactions=(flying,),
+                rewritten=frozenset({request.id}),
+                slots=(slot,),
+                attempts=tuple(signed),
+                lane=record,
+                events=(event,),
+            ),
+            lease,
         )
         loaded = await store.load(lease)
         assert loaded.record == record
@@ -203,13 +255,51 @@ def test_a_change_is_loaded_as_it_was_committed(
     in_a_store(scenario)
 
 
-@settings(max_examples=30)
-@given(attempts(3, None), st.none() | receipts)
-def test_a_filler_is_loaded_as_it_was_committed(signed: list[Attempt], receipt: Receipt | None) -> None:
+@settings(max_examples=60)
+@given(attempts(3, None), st.none() | receipts, st.none() | st.builds(Reservation, texts, numbers), st.booleans())
+def test_a_slot_without_a_transaction_is_loaded_as_it_was_committed(
+    signed: list[Attempt], receipt: Receipt | None, reservation: Reservation | None, is_filler: bool
+) -> None:
     async def scenario(store: SqliteStore) -> None:
-        slot = Slot(nonce=3, kind=SlotKind.FILLER, tx_id=None, attempts=tuple(signed), receipt=receipt)
+        slot = Slot(
+            nonce=3,
+            kind=SlotKind.FILLER if is_filler else SlotKind.RESERVATION,
+            tx_id=None,
+            attempts=tuple(signed),
+            payload_version=0 if is_filler else 1,
+            reservation=None if is_filler else reservation,
+            receipt=receipt,
+        )
         lease = await take(store)
         await store.commit(Change(slots=(slot,), attempts=tuple(signed)), lease)
         assert list((await store.load(lease)).slots) == [slot]
+
+    in_a_store(scenario)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(ids, acts), max_size=4, unique_by=lambda one: one[0]), replies)
+def test_wishes_are_read_and_answered_as_they_were_written(wished: list[tuple[str, Act]], reply: Reply) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        [tx] = await accept(store, "tx")
+        lease = await take(store)
+        await assign(store, lease, (tx, 0))
+        wishes = [Wish(id, LANE, act) for id, act in wished]
+        for wish in wishes:
+            assert await store.wish(wish, limit=99) is Wished.TAKEN
+        assert list((await store.orders(LANE)).wishes) == wishes
+        await store.commit(Change(granted={wish.id: reply for wish in wishes}), lease)
+        assert [await store.reply(wish.id) for wish in wishes] == [reply for _ in wishes]
+        assert list((await store.orders(LANE)).wishes) == []
+
+    in_a_store(scenario)
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(Mode), texts)
+def test_a_control_is_read_as_it_was_said(mode: Mode, reason: str) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        await store.control(LANE, mode, reason)
+        assert (await store.orders(LANE)).control == Control(mode, reason, NOW)
 
     in_a_store(scenario)

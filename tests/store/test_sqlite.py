@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nonchalant.errors import BadSettings, CommitUnknown, StoreUnavailable
-from nonchalant.model import AttemptKind, SlotKind, State, Wanted
+from nonchalant.model import AttemptKind, Mode, OnSuperseded, SlotKind, State, Wanted
 from nonchalant.ports import Filter
 from nonchalant.store import migrations, queries
 from nonchalant.store.sqlite import SqliteStore, connect
@@ -233,6 +233,8 @@ def schema(path: Path) -> Iterator[sqlite3.Connection]:
         ("slots", "kind", SlotKind),
         ("slots", "wanted", Wanted),
         ("attempts", "kind", AttemptKind),
+        ("controls", "mode", Mode),
+        ("transactions", "on_superseded", OnSuperseded),
     ],
 )
 def test_the_checks_know_exactly_the_values_the_model_knows(
@@ -296,6 +298,8 @@ ALLOWED = {
     "insert_transaction": "SCAN slots",
     # The list that the caller gives.
     "queued": "SCAN json_each",
+    # The row that is to be written.
+    "insert_wish": "SCAN CONSTANT ROW",
 }
 
 
@@ -359,7 +363,8 @@ async def test_unsettled_work_is_found_by_index_among_a_long_history(path: Path)
                 (f"old{number}", *LANE, number),
             )
             store._writer.execute(
-                "INSERT INTO slots VALUES (?, ?, ?, 'transaction', ?, 'payload', NULL, 1)",
+                "INSERT INTO slots (chain_id, address, nonce, kind, tx_id, wanted, payload_version, settled)"
+                " VALUES (?, ?, ?, 'transaction', ?, 'payload', 1, 1)",
                 (*LANE, number, f"old{number}"),
             )
         store._writer.execute("COMMIT")
