@@ -149,7 +149,6 @@ TABLE: Sequence[Lesson] = [
         (
             "delegated-account",
             "An account with delegated code may have only one transaction pending at many nodes.",
-            "The code of an account is not looked at yet.",
         ),
         (
             "first-nonce",

@@ -8,11 +8,11 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain as in_turn
 from os import PathLike
 
-from nonchalant import config, logs, signers
+from nonchalant import config, logs, signers, windows
 from nonchalant.asking import Asking
 from nonchalant.chain.evm import pricing
 from nonchalant.chain.evm.endpoints import EvmChain, EvmEndpoint
@@ -23,9 +23,11 @@ from nonchalant.errors import BadSettings, NonchalantError, NotFound
 from nonchalant.intake import Intake
 from nonchalant.model import Fees, LaneKey, Millis, Request, Speed, Transaction, TxId, Wei
 from nonchalant.notify import Doorbells
+from nonchalant.policy import Patience
 from nonchalant.ports import Clock, Endpoint, Entropy, Signer, Store
 from nonchalant.secret import read_private, resolve_secret
 from nonchalant.store.sqlite import SqliteStore
+from nonchalant.windows import Pace
 from nonchalant.wire import parse_request
 
 # How long a waiting caller goes without looking for itself: another node may have made the change.
@@ -64,10 +66,15 @@ class Wrap:
 class LiveLane:
     """What this node knows of a lane beside the store. None: it does not know now."""
 
-    balance: Wei | None
-    in_flight: int | None
-    window: int
-    head: int | None
+    window: int  # how many may be in flight now
+    window_limit: int  # how many at most, as configured
+    mode: Pace
+    delegated: bool | None = None  # its code is: one in flight
+    balance: Wei | None = None
+    in_flight: int | None = None
+    committed: Wei | None = None  # the most that everything in flight can take from the balance
+    reserve: Wei | None = None  # of the balance, what is kept for bumping the lowest slots
+    head: int | None = None
 
 
 class Nonchalant:
@@ -229,14 +236,32 @@ class Nonchalant:
     async def lane_view(self, key: LaneKey) -> LiveLane:
         account = self.known_lanes[key]
         follower = self.engine.followers[key.chain_id]
+        stored = await self.store.lane(key)
+        learnt = None if stored is None else stored.record.window
+        limit, mode = account.window, account.mode
         desk = self.engine.desks.get(key)
-        in_flight = None if desk is None else len(desk.lane.open_slots())
+        view = LiveLane(
+            window=windows.effective(limit, mode, delegated=False, learnt=learnt), window_limit=limit, mode=mode
+        )
+        if desk is not None:
+            view = replace(
+                view,
+                in_flight=len(desk.lane.open_slots()),
+                committed=desk.lane.committed(),
+                reserve=desk.purse().reserve,
+            )
         try:
-            top_block = follower.head.top
-            seen = await follower.ask(lambda endpoint: endpoint.account(key.address, top_block))
+            top = follower.head.top
+            seen = await follower.ask(lambda endpoint: endpoint.account(key.address, top))
         except NonchalantError:
-            return LiveLane(balance=None, in_flight=in_flight, window=account.window, head=None)
-        return LiveLane(balance=seen.balance, in_flight=in_flight, window=account.window, head=top_block.number)
+            return view
+        return replace(
+            view,
+            window=windows.effective(limit, mode, delegated=seen.delegated, learnt=learnt),
+            delegated=seen.delegated,
+            balance=seen.balance,
+            head=top.number,
+        )
 
     def ready(self) -> tuple[bool, str]:
         """Whether this node can take requests. A silent chain does not make it unready: what is accepted waits."""
@@ -355,9 +380,11 @@ def engine_rules(settings: Settings, accounts: Mapping[LaneKey, AccountSettings]
         lanes={
             lane: LaneRules(
                 window=account.window,
+                pace=account.mode,
                 largest_window=widest[lane.chain_id],
                 unsettled=max(LaneRules().unsettled, 4 * account.window),
-                fees=settings_of[lane.chain_id].fees,
+                fees=account.capped(settings_of[lane.chain_id].fees),
+                patience=Patience(bump_after=settings_of[lane.chain_id].bump_after),
             )
             for lane, account in accounts.items()
         },

@@ -73,7 +73,7 @@ async def assign(desk: Desk) -> bool:
     lane, now = desk.lane, desk.ticks()
     if lane.record.quarantined_below is not None or now < desk.paused_until:
         return False
-    room = min(desk.rules.batch, lane.room(window=desk.rules.window, unsettled=desk.rules.unsettled))
+    room = min(desk.rules.batch, lane.room(window=desk.window, unsettled=desk.rules.unsettled))
     top = desk.head.top
     if room == 0 or not (desk.assign_due or any(aside.is_due(now, top) for aside in desk.aside.values())):
         return False

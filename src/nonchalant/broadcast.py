@@ -7,16 +7,22 @@ accepted, refused or unknown; unknown counts as possibly sent.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from nonchalant import lifecycle, policy
+import structlog
+
+from nonchalant import lifecycle, policy, windows
 from nonchalant.desk import FILLER_MARK, Desk, Outlet
 from nonchalant.errors import LeaseLost
 from nonchalant.lanes import Work
 from nonchalant.model import Answer, Attempt, Attention, Hash, Millis, Refused, Slot, State, Unknown, Wanted
-from nonchalant.policy import NEVER_SENT
+from nonchalant.policy import NEVER_SENT, Sending
 from nonchalant.ports import Endpoint
 from nonchalant.rejections import Fate, Rejection
+from nonchalant.windows import TooHigh
+
+log = structlog.get_logger()
 
 # How long a lane whose filler every node refused waits before it signs another.
 FILLER_PAUSE: Millis = 30_000
@@ -28,27 +34,31 @@ CHUNK = 100
 async def broadcast(desk: Desk) -> bool:
     """Record what endpoints answered, then hand over what is due. True: something changed."""
     changed = await _record_answers(desk)
-    for slot in desk.lane.open_slots():
+    everybody = desk.chain.endpoints
+    for slot in desk.lane.open_slots()[: desk.window]:
         newest = slot.newest
-        if newest is not None and is_due(desk, newest):
-            _hand_over(desk, newest)
+        # A holder of a reservation may keep its bytes to itself.
+        if newest is None or not newest.raw:
+            continue
+        holey = [endpoint for endpoint in everybody if slot.nonce <= desk.gapped.get(endpoint.name, -1)]
+        _hand_over(desk, newest, everybody if is_due(desk, newest) else holey)
+    desk.gapped.clear()
     return changed
 
 
 def is_due(desk: Desk, attempt: Attempt) -> bool:
     """Whether it has not been handed over since it was signed, loaded, or found to be missing."""
-    # A holder of a reservation may keep its bytes to itself.
-    return bool(attempt.raw) and desk.sendings.get(attempt.hash, NEVER_SENT).at is None
+    return desk.sending(attempt.hash).at is None
 
 
-def _hand_over(desk: Desk, attempt: Attempt) -> None:
+def _hand_over(desk: Desk, attempt: Attempt, endpoints: Sequence[Endpoint]) -> None:
     now = desk.ticks()
-    for endpoint in desk.chain.endpoints:
+    for endpoint in endpoints:
         outlet = desk.outlets.setdefault(endpoint.name, Outlet(endpoint))
         if attempt.hash in outlet.waiting:
             continue
         outlet.waiting[attempt.hash] = attempt.raw
-        desk.sendings[attempt.hash] = desk.sendings.get(attempt.hash, NEVER_SENT).started(now, desk.head.top.number)
+        desk.sendings[attempt.hash] = desk.sending(attempt.hash).started(now, desk.head.top.number)
         if outlet.task is None:
             outlet.task = asyncio.create_task(_empty(desk, outlet))
 
@@ -81,11 +91,14 @@ async def _record_answers(desk: Desk) -> bool:
     answers, desk.answers[:] = list(desk.answers), []
     work = desk.work()
     touched: dict[int, None] = {}
+    window = desk.window
     for hash, endpoint, answer in answers:
         fate, rejection = policy.fate_of(answer)
-        if hash in desk.sendings:
-            desk.sendings[hash] = desk.sendings[hash].finished(fate, endpoint)
         nonce = desk.lane.nonce_of(hash)
+        if nonce is not None and rejection is Rejection.NONCE_TOO_HIGH:
+            window = _heed_too_high(desk, nonce, hash, endpoint, window)
+        if hash in desk.sendings:
+            desk.sendings[hash] = desk.sendings[hash].finished(fate, endpoint, rejection)
         if nonce is None:
             continue  # settled meanwhile
         touched[nonce] = None
@@ -98,7 +111,42 @@ async def _record_answers(desk: Desk) -> bool:
             _note(desk, work, nonce, hash, policy.ACCEPTED)
     for nonce in touched:
         _conclude(desk, work, desk.lane.slots[nonce])
+    _shrink(desk, work, touched, window)
     return await desk.commit(work)
+
+
+def _heed_too_high(desk: Desk, nonce: int, hash: Hash, endpoint: str, window: int) -> int:
+    """The window, once an endpoint called a nonce too high."""
+    before = [slot for slot in desk.lane.open_slots() if slot.nonce < nonce]
+    match windows.too_high(desk.sending(hash), endpoint, (_sending_of(desk, slot) for slot in before)):
+        case TooHigh.RESEND:
+            desk.gapped[endpoint] = max(nonce, desk.gapped.get(endpoint, nonce))
+        case TooHigh.SHRINK:
+            return windows.shrunk(window, len(before))
+        case TooHigh.WAIT:
+            pass
+    return window
+
+
+def _shrink(desk: Desk, work: Work, touched: Iterable[int], window: int) -> None:
+    """Remember how much the nodes take; what they do not goes as soon as there is room."""
+    waiting = desk.lane.open_slots()
+    for before, slot in enumerate(waiting):
+        if slot.nonce in touched:
+            window = windows.after_answers(window, _sending_of(desk, slot), before)
+    if window == desk.window:
+        return
+    log.info("window.shrunk", lane=str(desk.key), window=window)
+    work.record(replace(work.lane_record, window=window))
+    for slot in waiting[window:]:
+        sending = desk.sendings.get(slot.newest.hash) if slot.newest else None
+        if slot.newest and sending and policy.ACCEPTED not in sending.said.values():
+            desk.sendings[slot.newest.hash] = replace(sending, at=None)
+
+
+def _sending_of(desk: Desk, slot: Slot) -> Sending:
+    """Of what should run at the slot."""
+    return NEVER_SENT if slot.newest is None else desk.sending(slot.newest.hash)
 
 
 def _heed(desk: Desk, work: Work, nonce: int, hash: Hash, endpoint: str, rejection: Rejection, answer: Refused) -> None:
@@ -108,7 +156,7 @@ def _heed(desk: Desk, work: Work, nonce: int, hash: Hash, endpoint: str, rejecti
     if rejection.fate is Fate.ACCEPTED:
         _note(desk, work, nonce, hash, policy.ACCEPTED)
         return
-    attempt, sending = _attempt(desk, nonce, hash), desk.sendings.get(hash, NEVER_SENT)
+    attempt, sending = _attempt(desk, nonce, hash), desk.sending(hash)
     if (endpoint, rejection.value) in sending.told:
         return  # said before: not news
     desk.sendings[hash] = replace(sending, told=sending.told | {(endpoint, rejection.value)})
@@ -167,5 +215,5 @@ def _release(desk: Desk, work: Work, slot: Slot) -> None:
 
 def _may_be_held_by_a_node(desk: Desk, attempt: Attempt) -> bool:
     """Whether a node took it, or may have: a plain refusal leaves it unsent, though its slot stays bound."""
-    sending = desk.sendings.get(attempt.hash, NEVER_SENT)
+    sending = desk.sending(attempt.hash)
     return sending.accepted or sending.uncertain

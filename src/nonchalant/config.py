@@ -20,9 +20,11 @@ from urllib.parse import urlsplit
 from nonchalant.amounts import LIMIT, parse_wei
 from nonchalant.errors import BadSettings
 from nonchalant.fees import FeeRules
-from nonchalant.model import Speed, Wei
+from nonchalant.model import Millis, Speed, Wei
+from nonchalant.policy import DEFAULT_BUMP_AFTER, Blocks
 from nonchalant.secret import EnvSecret, FileSecret, Secret
 from nonchalant.tables import Found, Table, bad, each, flag, one_of, seconds, string, whole
+from nonchalant.windows import Pace
 
 T = TypeVar("T")
 
@@ -148,6 +150,7 @@ class ChainSettings:
     poll_interval: float = 1.0
     request_timeout: float = 10.0
     fees: FeeRules = field(default_factory=FeeRules)
+    bump_after: Mapping[Speed, Millis | Blocks] = field(default_factory=lambda: DEFAULT_BUMP_AFTER)
     prices: FixedPrices | OraclePrices | None = None
     data_fee: DataFee = DataFee.NONE
 
@@ -163,11 +166,20 @@ class ChainSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountSettings:
+    """`max_fee` and `max_priority` cap its prices beside the chain's own caps. None: only those count."""
+
     chains: tuple[int, ...]
     key: KeySource
     window: int = 16
+    mode: Pace = Pace.PIPELINED
     queue_limit: int = 10_000
+    max_fee: Wei | None = None
+    max_priority: Wei | None = None
     where: str = ""
+
+    def capped(self, chain: FeeRules) -> FeeRules:
+        """The chain's rules as they are for this account."""
+        return chain.capped(max_fee=self.max_fee, max_priority=self.max_priority)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,6 +261,7 @@ def _chain(found: Found) -> ChainSettings:
         poll_interval=table.take("poll_interval", seconds(0.05, 3600), 1.0),
         request_timeout=table.take("request_timeout", seconds(0.1, 600), 10.0),
         fees=table.take("fees", _fees, FeeRules()),
+        bump_after=table.take("fees", _bump_after, DEFAULT_BUMP_AFTER),
         prices=table.take("fees", _prices, None),
         data_fee=table.take("data_fee", one_of(DataFee), DataFee.NONE),
     )
@@ -276,26 +289,65 @@ def _named(endpoints: tuple[EndpointSettings, ...]) -> tuple[EndpointSettings, .
     )
 
 
-_FEE_RULES: Final = ("speed", "min_priority_fee_per_gas", "max_priority_fee_per_gas", "max_fee_per_gas")
-_PRICES: Final = ("source", "fixed", "oracle")
+_FEES: Final = (
+    "speed",
+    "min_priority_fee_per_gas",
+    "max_priority_fee_per_gas",
+    "max_fee_per_gas",
+    "replacement_percent",
+    "bump_after",
+    "source",
+    "fixed",
+    "oracle",
+)
 
 
 def _fees(found: Found) -> FeeRules:
-    table = Table(found, (*_FEE_RULES, *_PRICES))
+    table = Table(found, _FEES)
     rules = FeeRules(
         speed=table.take("speed", one_of(Speed), Speed.STANDARD),
         min_priority=table.take("min_priority_fee_per_gas", _wei, 0),
         max_priority=table.take("max_priority_fee_per_gas", _wei, None),
         max_fee=table.take("max_fee_per_gas", _wei, None),
+        replacement_percent=table.take("replacement_percent", whole(0, 1000), 10),
     )
-    for key, cap in (("max_priority_fee_per_gas", rules.max_priority), ("max_fee_per_gas", rules.max_fee)):
-        if cap is not None and cap < max(rules.min_priority, 1):
-            raise bad(f"{found.path}.{key}", "this cap is below what must be paid at least; raise it")
+    _refuse_low_caps(found.path, rules.max_fee, rules.max_priority, rules.min_priority)
     return rules
 
 
+def _refuse_low_caps(path: str, max_fee: Wei | None, max_priority: Wei | None, least: Wei) -> None:
+    for key, cap in (("max_priority_fee_per_gas", max_priority), ("max_fee_per_gas", max_fee)):
+        if cap is not None and cap < max(least, 1):
+            raise bad(f"{path}.{key}", "this cap is below what must be paid at least; raise it")
+
+
+def _bump_after(found: Found) -> Mapping[Speed, Millis | Blocks]:
+    """Of those speeds that are named; the others are as they are without the setting."""
+
+    def parse(found: Found) -> Mapping[Speed, Millis | Blocks]:
+        if not isinstance(found.value, dict):
+            return dict.fromkeys(Speed, _patience(found))
+        named = Table(found, tuple(Speed))
+        return {speed: named.take(speed, _patience, DEFAULT_BUMP_AFTER[speed]) for speed in Speed}
+
+    return Table(found, _FEES).take("bump_after", parse, DEFAULT_BUMP_AFTER)
+
+
+def _patience(found: Found) -> Millis | Blocks:
+    expected = bad(found.path, 'expected seconds from 1 to 86400, such as 60, or blocks, such as "5 blocks"')
+    if isinstance(found.value, str):
+        blocks = re.fullmatch(r"([1-9]\d{0,4}) blocks?", found.value, re.ASCII)
+        if blocks is None:
+            raise expected
+        return Blocks(int(blocks.group(1)))
+    try:
+        return int(seconds(1, 86_400)(found) * 1000)
+    except BadSettings:
+        raise expected from None
+
+
 def _prices(found: Found) -> FixedPrices | OraclePrices | None:
-    table = Table(found, (*_FEE_RULES, *_PRICES))
+    table = Table(found, _FEES)
     source = table.take("source", one_of(PriceSource), PriceSource.NODE)
     for key in (PriceSource.FIXED, PriceSource.ORACLE):
         if key in table.values and key is not source:
@@ -355,14 +407,24 @@ def _headers(found: Found) -> Mapping[str, Secret]:
 
 
 def _account(found: Found) -> AccountSettings:
-    table = Table(found, ("chains", "key", "window", "queue_limit"))
+    table = Table(found, ("chains", "key", "window", "mode", "queue_limit", "fees"))
+    caps = table.take("fees", _caps, {})
     return AccountSettings(
         chains=table.need("chains", each(whole(1, 2**63 - 1)), "name the chains it works on, such as chains = [1]"),
         key=table.need("key", _key, 'such as key = { env = "RELAYER_KEY" }'),
         window=table.take("window", whole(1, 10_000), 16),
+        mode=table.take("mode", one_of(Pace), Pace.PIPELINED),
         queue_limit=table.take("queue_limit", whole(1, 10_000_000), 10_000),
+        max_fee=caps.get("max_fee_per_gas"),
+        max_priority=caps.get("max_priority_fee_per_gas"),
         where=found.path,
     )
+
+
+def _caps(found: Found) -> Mapping[str, Wei]:
+    keys = ("max_fee_per_gas", "max_priority_fee_per_gas")
+    table = Table(found, keys)
+    return {key: table.need(key, _wei, "") for key in keys if key in table.values}
 
 
 def _key(found: Found) -> KeySource:
@@ -501,8 +563,10 @@ def _check_accounts(settings: Settings) -> None:
         where = f"{account.where}.chains"
         _refuse_duplicates(where, "chain", [str(chain_id) for chain_id in account.chains])
         for chain_id in account.chains:
-            if settings.chain(chain_id) is None:
+            chain = settings.chain(chain_id)
+            if chain is None:
                 raise bad(where, f"there is no chain {chain_id}; add it to [[chains]], or take it out here")
+            _refuse_low_caps(f"{account.where}.fees", account.max_fee, account.max_priority, chain.fees.min_priority)
             other = seen.setdefault((_without_places(account.key), chain_id), account.where)
             if other != account.where:
                 raise bad(f"{account.where}.key", f"{other} has this key on chain {chain_id} already; keep one of them")

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import structlog
 
-from nonchalant import heads
+from nonchalant import funds, heads, windows
 from nonchalant.errors import LeaseLost, SignerFailed, Unreachable
 from nonchalant.fees import FeeRules
+from nonchalant.funds import Purse
 from nonchalant.heads import Head
 from nonchalant.lanes import Lane, Work
 from nonchalant.model import (
@@ -33,8 +34,9 @@ from nonchalant.model import (
     Receipt,
     TxId,
 )
-from nonchalant.policy import Patience, Sending
+from nonchalant.policy import BUMPED_AT_ONCE, NEVER_SENT, Patience, Sending
 from nonchalant.ports import Chain, Clock, Endpoint, Signer, Store
+from nonchalant.windows import Pace
 
 if TYPE_CHECKING:
     from nonchalant.proof import Search
@@ -55,6 +57,7 @@ class LaneRules:
     """What an account's settings say about its lanes."""
 
     window: int = 16  # in flight at once: what geth guarantees an account
+    pace: Pace = Pace.PIPELINED
     unsettled: int = 4096  # signed but not final, however much of it is executed
     batch: int = 100  # assigned in one commit
     largest_window: int = 16  # of any account on the chain: how far a lost commit may have reached
@@ -127,6 +130,7 @@ class Desk:
     answers: list[tuple[Hash, str, Answer]] = field(default_factory=list)  # from endpoints, not yet recorded
     sendings: dict[Hash, Sending] = field(default_factory=dict)
     outlets: dict[str, Outlet] = field(default_factory=dict)
+    gapped: dict[str, int] = field(default_factory=dict)  # endpoints that lack something below this nonce
     aside: dict[TxId, Aside] = field(default_factory=dict)
     # Look every live attempt up by hash, and the account with it: blocks may have passed unseen.
     lookup_due: bool = True
@@ -148,6 +152,23 @@ class Desk:
     @property
     def head(self) -> Head:
         return self.eyes.head
+
+    @property
+    def window(self) -> int:
+        """How many may be in flight now."""
+        record, rules = self.lane.record, self.rules
+        return windows.effective(rules.window, rules.pace, delegated=self.lane.delegated, learnt=record.window)
+
+    def purse(self) -> Purse:
+        """What the account can pay, as it was last seen."""
+        lane = self.lane
+        lowest = lane.open_slots()[:BUMPED_AT_ONCE]
+        kept = (funds.kept_for_slot(slot, lane.transaction_of(slot), self.rules.fees) for slot in lowest)
+        return Purse(lane.balance, lane.committed(), kept)
+
+    def sending(self, hash: Hash) -> Sending:
+        """What happened to an attempt since this owner took the lane."""
+        return self.sendings.get(hash, NEVER_SENT)
 
     def ticks(self) -> Millis:
         """For intervals: the wall clock may be set while something waits."""
@@ -195,6 +216,7 @@ class Desk:
         count = heads.believed([account.count for account in at_head])
         lane.count = count if len(at_head) >= enough else min(count, lane.next_nonce)
         lane.balance = heads.believed([account.balance for account in at_head])
+        lane.delegated = any(account.delegated for account in at_head)
         if len(at_final) >= enough:
             lane.final_count = heads.believed([account.count for account in at_final])
         self.account_due, self.seen_at = False, top

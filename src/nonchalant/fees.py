@@ -7,9 +7,6 @@ from dataclasses import dataclass, replace
 
 from nonchalant.model import Fees, Market, Speed, Wei
 
-# Nodes want this much more, on every fee field, before they replace what they hold (geth, reth, erigon, nethermind).
-REPLACEMENT_PERCENT = 10
-
 # A price this many times what a fresh offer would be is not what keeps a transaction from being mined.
 RUNAWAY = 10
 GWEI: Wei = 10**9
@@ -23,12 +20,21 @@ BASE_FEE_HEADROOM = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeeRules:
-    """A chain's floors and caps. None: no cap."""
+    """Floors and caps, as the chain and the account have them. None: no cap."""
 
     speed: Speed = Speed.STANDARD
     min_priority: Wei = 0
     max_priority: Wei | None = None
     max_fee: Wei | None = None
+    # Nodes want this much more, on every fee field, before they replace what they hold; this is what geth, reth, erigon
+    # and nethermind want unless they are told otherwise.
+    replacement_percent: int = 10
+
+    def capped(self, *, max_fee: Wei | None, max_priority: Wei | None) -> FeeRules:
+        """With an account's own caps beside the chain's: the lower one counts."""
+        return replace(
+            self, max_fee=_lower(self.max_fee, max_fee), max_priority=_lower(self.max_priority, max_priority)
+        )
 
 
 def opening(wish: Speed | Fees, market: Market, rules: FeeRules) -> Fees:
@@ -56,7 +62,7 @@ def raised(previous: Fees, wish: Speed | Fees, market: Market, rules: FeeRules) 
     """
     fresh = opening(rules.speed if isinstance(wish, Fees) else wish, market, rules)
     cap = wish.max_fee if isinstance(wish, Fees) else _at_most(RUNAWAY * max(fresh.max_fee, GWEI), rules.max_fee)
-    least = replacement_floor(previous)
+    least = replacement_floor(previous, rules)
     if previous.priority is None:
         offer = Fees(max(fresh.max_fee, least.max_fee))
     else:
@@ -89,13 +95,23 @@ def is_within_caps(fees: Fees, rules: FeeRules) -> bool:
     return _within(fees, rules.max_fee, rules.max_priority)
 
 
-def replacement_floor(previous: Fees) -> Fees:
+def replacement_floor(previous: Fees, rules: FeeRules) -> Fees:
     """The least that replaces `previous`: every field raised by the step, rounded up, and never by nothing."""
-    return Fees(_stepped(previous.max_fee), None if previous.priority is None else _stepped(previous.priority))
+    tip = previous.priority
+    return Fees(_stepped(previous.max_fee, rules), None if tip is None else _stepped(tip, rules))
 
 
-def _stepped(amount: Wei) -> Wei:
-    return max(amount + 1, -(-amount * (100 + REPLACEMENT_PERCENT) // 100))
+def headroom(price: Wei, wish: Speed | Fees, rules: FeeRules, steps: int) -> Wei:
+    """How much dearer so many replacements make one gas, at the least, as far as the caps let them."""
+    cap = wish.max_fee if isinstance(wish, Fees) else rules.max_fee
+    dearest = price
+    for _ in range(steps):
+        dearest = _stepped(dearest, rules)
+    return max(0, _at_most(dearest, cap) - price)
+
+
+def _stepped(amount: Wei, rules: FeeRules) -> Wei:
+    return max(amount + 1, _share(amount, 100 + rules.replacement_percent))
 
 
 def _within(offer: Fees, cap: Wei | None, priority_cap: Wei | None) -> bool:
@@ -110,3 +126,7 @@ def _share(amount: Wei, percent: int) -> Wei:
 
 def _at_most(amount: Wei, cap: Wei | None) -> Wei:
     return amount if cap is None else min(amount, cap)
+
+
+def _lower(one: Wei | None, other: Wei | None) -> Wei | None:
+    return other if one is None else _at_most(one, other)

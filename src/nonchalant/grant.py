@@ -158,7 +158,7 @@ async def _bump(desk: Desk, work: Work, tx: Transaction, slot: Slot, fees: Speed
 
 async def _offer(desk: Desk, slot: Slot, wish: Speed | Fees) -> Fees:
     """What takes the place of all that nodes may hold for the slot, at the price that is asked for."""
-    rules, least = desk.rules.fees, prices.replacement_floor(slot.price)
+    rules, least = desk.rules.fees, prices.replacement_floor(slot.price, desk.rules.fees)
     if isinstance(wish, Fees):
         if (wish.priority is None) != (least.priority is None):
             raise Refusal("wrong_fee_type", "name the same kind of fees as it was signed with: the type is kept")

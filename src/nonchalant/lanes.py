@@ -50,6 +50,7 @@ class Lane:
         self.count = 0  # executed at our head
         self.final_count = 0  # executed at the final block
         self.balance: Wei = 0
+        self.delegated = False  # its code is: pools hold one transaction of it
         self.data_fees: dict[int, Wei] = {}  # by nonce: what the chain takes beside gas for publishing it, if it does
 
     @property

@@ -30,11 +30,25 @@ from nonchalant.rejections import Fate, Rejection, classify
 # How many of a lane's lowest slots are repriced: what is behind them cannot be mined before them anyway.
 BUMPED_AT_ONCE = 4
 
-# A price is too low only if blocks pass it by.
+# A price is too low only if blocks pass it by, however long that takes.
 BLOCKS_BEFORE_A_BUMP = 2
 
 # How often bytes that some endpoints refuse, and others do not answer to, are handed over before they are given up.
 ROUNDS_BEFORE_GIVING_UP = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """A wait that blocks end, not a clock."""
+
+    count: int
+
+
+DEFAULT_BUMP_AFTER: Mapping[Speed, Millis | Blocks] = {
+    Speed.SLOW: 180_000,
+    Speed.STANDARD: 60_000,
+    Speed.FAST: 20_000,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +56,15 @@ class Patience:
     """How long a slot may wait before something is done about it."""
 
     resend_after: Millis = 15_000
-    bump_after: Mapping[Speed, Millis] = field(
-        default_factory=lambda: {Speed.SLOW: 180_000, Speed.STANDARD: 60_000, Speed.FAST: 20_000}
-    )
+    bump_after: Mapping[Speed, Millis | Blocks] = field(default_factory=lambda: DEFAULT_BUMP_AFTER)
+
+    def is_over(self, speed: Speed, *, waited: Millis, blocks: int) -> bool:
+        """Whether a price had its chance: in the time of its speed, or in the blocks."""
+        match self.bump_after[speed]:
+            case Blocks(count):
+                return blocks >= count
+            case millis:
+                return waited >= millis and blocks >= BLOCKS_BEFORE_A_BUMP
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +83,7 @@ class Sending:
     rounds: int = 0  # how often it was handed over
     refused_by: frozenset[str] = frozenset()  # endpoints that refused the bytes themselves
     told: frozenset[tuple[str, str]] = frozenset()  # refusals that were recorded already: endpoint and class
+    said: Mapping[str, str] = field(default_factory=dict)  # by endpoint: `ACCEPTED`, or the class of its last refusal
 
     def started(self, at: Millis, block: int) -> Sending:
         first = self.handed == 0
@@ -76,8 +97,13 @@ class Sending:
             handed=self.handed + 1,
         )
 
-    def finished(self, fate: Fate, endpoint: str) -> Sending:
+    def finished(self, fate: Fate, endpoint: str, rejection: Rejection | None = None) -> Sending:
         refused = fate is Fate.BYTES_REFUSED
+        said = self.said
+        if fate is Fate.ACCEPTED:
+            said = {**said, endpoint: ACCEPTED}
+        elif rejection is not None and fate is not Fate.POSSIBLY_SENT:
+            said = {**said, endpoint: rejection.value}
         return replace(
             self,
             under_way=self.under_way - 1,
@@ -85,6 +111,7 @@ class Sending:
             refused_by=self.refused_by | {endpoint} if refused else self.refused_by,
             accepted=self.accepted or fate is Fate.ACCEPTED,
             uncertain=self.uncertain or fate is Fate.POSSIBLY_SENT,
+            said=said,
         )
 
 
@@ -174,11 +201,12 @@ def next_move(
     ticks: Millis,
     head: int,
     endpoints: int,
+    in_window: bool = True,
 ) -> Wait | Resend | Bump | GiveUp | Outbid:
     """What to do about a slot that the chain has not consumed.
 
     `market` None: prices are not known now. `now` is for deadlines, `ticks` for intervals, `sending` is the newest
-    attempt's, `head` the height we see, `endpoints` how many the chain has.
+    attempt's, `head` the height we see, `endpoints` how many the chain has. Beyond the window nothing is sent.
     """
     newest = slot.newest
     if tx is not None and slot.wanted is Wanted.PAYLOAD and tx.is_overdue(now):
@@ -188,19 +216,19 @@ def next_move(
         return Outbid(prices.outbid(slot.price, market, rules)) if tx is not None and market is not None else Wait.WAIT
     if sending.at is None:
         return Wait.WAIT
-    waited = ticks - sending.since
     if is_refused_for_good(slot, sending, endpoints):
         return GiveUp(Wanted.NOTHING)
+    if not in_window:
+        return Wait.WAIT
     wish = wish_of(slot, tx)
     speed = wish if isinstance(wish, Speed) else rules.speed
     mark = _refusal_mark(newest)
     # A better price needs more funds, not less: what lacks them is only sent again.
-    can_bump = lowest and market is not None and newest.answer != Rejection.INSUFFICIENT_FUNDS.value
+    can_bump = lowest and newest.answer != Rejection.INSUFFICIENT_FUNDS.value
     # Nor does a price mend bytes that nodes refuse for what they are; each new attempt would only be refused anew.
     can_bump &= sending.accepted or not sending.refused_by
-    # While no blocks come, no price is too low.
-    can_bump &= head - sending.block >= BLOCKS_BEFORE_A_BUMP
-    if can_bump and market is not None and waited >= patience.bump_after[speed]:
+    is_over = patience.is_over(speed, waited=ticks - sending.since, blocks=head - sending.block)
+    if can_bump and market is not None and is_over:
         offer = prices.raised(slot.price, wish, market, rules)
         if offer is not None:
             return Bump(offer)

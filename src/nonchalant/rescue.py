@@ -50,17 +50,18 @@ async def rescue(desk: Desk) -> bool:
 
 
 async def _move_slots(desk: Desk, *, can_sign: bool) -> bool:
-    lane, work = desk.lane, desk.work()
+    lane, work, window = desk.lane, desk.work(), desk.window
     waiting = lane.open_slots()
     market = await _market(desk) if waiting and can_sign else None
     for index, slot in enumerate(waiting):
         tx, newest = lane.transaction_of(slot), slot.newest
-        sending = desk.sendings.get(newest.hash, NEVER_SENT) if newest else NEVER_SENT
+        sending = desk.sending(newest.hash) if newest else NEVER_SENT
         match policy.next_move(
             slot,
             tx,
             sending,
             lowest=index < BUMPED_AT_ONCE,
+            in_window=index < window,
             market=market,
             rules=desk.rules.fees,
             patience=desk.rules.patience,

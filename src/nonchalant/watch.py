@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import structlog
 
-from nonchalant import heads, lifecycle, policy
+from nonchalant import heads, lifecycle, policy, windows
 from nonchalant.desk import Desk
 from nonchalant.errors import NodeRefused, NonchalantError, Unreachable
 from nonchalant.heads import Head
@@ -420,7 +420,7 @@ async def watch(desk: Desk) -> bool:
     found = await look_up(desk) if desk.lookup_due else []
     receipts, desk.inbox[:] = [*desk.inbox, *found], []
     work = desk.work()
-    current = dict(lane.slots)
+    current, blocks = dict(lane.slots), set[BlockRef]()
     for slot in lane.slots.values():
         if slot.receipt is not None and await _is_canonical(desk, slot.receipt) is False:
             current[slot.nonce] = _reorged(desk, work, slot)
@@ -431,12 +431,15 @@ async def watch(desk: Desk) -> bool:
         match await _is_canonical(desk, receipt):
             case True:
                 current[nonce] = _included(desk, work, current[nonce], receipt)
+                blocks.add(receipt.block)
             case None:
                 desk.inbox.append(receipt)  # nobody can say yet: ask again in the next round
             case False:
                 pass
     for slot in current.values():
         _tell_depth(desk, work, slot)
+    window = windows.grown(lane.record.window, desk.rules.window, blocks=len(blocks))
+    work.record(replace(work.lane_record, window=window))
     return await desk.commit(work)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -16,8 +16,9 @@ import msgspec
 from nonchalant.amounts import LIMIT
 from nonchalant.chain.evm.addresses import normalise_address
 from nonchalant.chain.evm.reverts import parse_abi
-from nonchalant.config import ChainSettings, Settings
+from nonchalant.config import AccountSettings, ChainSettings, Settings
 from nonchalant.errors import BadRequest, FeeAboveCap, UnknownAccount, UnknownChain
+from nonchalant.fees import FeeRules
 from nonchalant.model import AccessList, Address, Fees, Hash, LaneKey, Payload, Request, Speed, State, TxId, Wei
 from nonchalant.ports import Filter
 
@@ -73,7 +74,7 @@ def parse_request(
     *,
     tx_id: TxId,
     settings: Settings,
-    lanes: Container[LaneKey],
+    lanes: Mapping[LaneKey, AccountSettings],
     tenant: str = "default",
     idempotency_key: str | None = None,
 ) -> Request:
@@ -88,7 +89,7 @@ def parse_request(
     payload = _payload(given)
     asked = _fees(given.fees)
     if isinstance(asked, Fees):
-        _check_caps(asked, chain)
+        _check_caps(asked, lanes[lane].capped(chain.fees))
     if not 0 <= given.priority <= 9:
         raise BadRequest("expected 0 to 9, higher goes first", field="priority")
     metadata = _metadata(given.metadata)
@@ -284,15 +285,16 @@ def _fees(given: FeesBody | None) -> Speed | Fees | None:
     raise BadRequest("expected one of: speed; max_fee_per_gas with max_priority_fee_per_gas; gas_price", field="fees")
 
 
-def _check_caps(asked: Fees, chain: ChainSettings) -> None:
+def _check_caps(asked: Fees, rules: FeeRules) -> None:
     name = "gas_price" if asked.priority is None else "max_fee_per_gas"
-    limits = [(name, asked.max_fee, chain.fees.max_fee)]
+    limits = [(name, asked.max_fee, rules.max_fee)]
     if asked.priority is not None:
-        limits.append(("max_priority_fee_per_gas", asked.priority, chain.fees.max_priority))
+        limits.append(("max_priority_fee_per_gas", asked.priority, rules.max_priority))
     for name, price, cap in limits:
         if cap is not None and price > cap:
             raise FeeAboveCap(
-                f"above the chain's cap of {cap} wei; ask for less, or raise the cap", field=f"fees.{name}"
+                f"above the account's or the chain's cap of {cap} wei; ask for less, or raise the cap",
+                field=f"fees.{name}",
             )
 
 

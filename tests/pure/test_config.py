@@ -25,7 +25,9 @@ from nonchalant.config import (
 from nonchalant.errors import BadSettings
 from nonchalant.fees import FeeRules
 from nonchalant.model import Speed
+from nonchalant.policy import Blocks, Patience
 from nonchalant.secret import EnvSecret, FileSecret, read_private, resolve_secret
+from nonchalant.windows import Pace
 from tests.lessons import lesson
 
 FOLDER = Path("/etc/nonchalant")
@@ -55,7 +57,7 @@ endpoints = ["https://user:hunter2@node.example/v3/s3cr3t", { url = "http://10.0
 finality = "tag"
 poll_interval = 0.5
 request_timeout = 3
-fees = { speed = "fast", min_priority_fee_per_gas = "1 gwei", max_priority_fee_per_gas = 5000000000, max_fee_per_gas = "500gwei" }
+fees = { speed = "fast", min_priority_fee_per_gas = "1 gwei", max_priority_fee_per_gas = 5000000000, max_fee_per_gas = "500gwei", replacement_percent = 12, bump_after = { fast = 7.5, standard = "5 blocks" } }
 
 [[chains]]
 id = 137
@@ -67,6 +69,8 @@ data_fee = "op-stack"
 chains = [1, 137]
 key = { file = "relayer.key" }
 window = 16
+mode = "strict"
+fees = { max_fee_per_gas = "300 gwei", max_priority_fee_per_gas = 4000000000 }
 queue_limit = 100
 
 [[accounts]]
@@ -104,6 +108,8 @@ def test_the_smallest_file_gets_the_defaults() -> None:
     (account,) = settings.accounts
     assert account.key == PrivateKey(EnvSecret("RELAYER_KEY", "accounts[0].key.env"))
     assert (account.chains, account.window, account.queue_limit) == ((1,), 16, 10_000)
+    assert (account.mode, account.max_fee, account.max_priority) == (Pace.PIPELINED, None, None)
+    assert chain.bump_after == Patience().bump_after
 
 
 def test_every_setting_is_read() -> None:
@@ -111,7 +117,16 @@ def test_every_setting_is_read() -> None:
     assert (settings.listen, settings.log_format, settings.lease_seconds) == (Listen("::1", 9000), LogFormat.JSON, 5.0)
     main, side = settings.chains
     assert [endpoint.name for endpoint in main.endpoints] == ["node.example", "own"]
-    assert main.fees == FeeRules(speed=Speed.FAST, min_priority=10**9, max_priority=5 * 10**9, max_fee=500 * 10**9)
+    assert main.fees == FeeRules(
+        speed=Speed.FAST,
+        min_priority=10**9,
+        max_priority=5 * 10**9,
+        max_fee=500 * 10**9,
+        replacement_percent=12,
+    )
+    assert main.bump_after == {Speed.SLOW: 180_000, Speed.STANDARD: Blocks(5), Speed.FAST: 7_500}
+    own = settings.accounts[0]
+    assert (own.mode, own.max_fee, own.max_priority) == (Pace.STRICT, 300 * 10**9, 4 * 10**9)
     assert (side.finality, side.depth) == (64, 64)
     assert (side.data_fee, side.charges_for_data) == (DataFee.OP_STACK, True)
     assert settings.chain(137) is side
@@ -124,6 +139,19 @@ def test_every_setting_is_read() -> None:
     assert mnemonic == Mnemonic(
         FileSecret(FOLDER / "words", "accounts[2].key.mnemonic.file"), "m/44'/60'/1'/0", 5, "accounts[2].key"
     )
+
+
+def test_one_patience_may_hold_for_every_speed() -> None:
+    for written, meant in (("30", 30_000), ('"1 block"', Blocks(1)), ('"12 blocks"', Blocks(12))):
+        [chain] = read(SMALLEST.replace("id = 1\n", f"id = 1\nfees = {{ bump_after = {written} }}\n")).chains
+        assert chain.bump_after == dict.fromkeys(Speed, meant)
+
+
+def test_of_the_chain_s_caps_and_the_account_s_the_lower_one_counts() -> None:
+    settings = read(FULL)
+    capped = settings.accounts[0].capped(settings.chains[0].fees)
+    assert (capped.max_fee, capped.max_priority) == (300 * 10**9, 4 * 10**9)
+    assert settings.accounts[1].capped(settings.chains[0].fees) == settings.chains[0].fees
 
 
 def priced(fees: str) -> FixedPrices | OraclePrices | None:
@@ -281,6 +309,25 @@ def test_secrets_are_in_no_repr() -> None:
         (
             ("id = 1\n", "id = 1\nfees = { min_priority_fee_per_gas = 9, max_fee_per_gas = 8 }\n"),
             "chains[0].fees.max_fee_per_gas",
+            "raise it",
+        ),
+        (("id = 1\n", "id = 1\nfees = { bump_after = 0 }\n"), "chains[0].fees.bump_after", "seconds from 1"),
+        (("id = 1\n", 'id = 1\nfees = { bump_after = "0 blocks" }\n'), "chains[0].fees.bump_after", '"5 blocks"'),
+        (
+            ("id = 1\n", "id = 1\nfees = { bump_after = { warp = 1 } }\n"),
+            "fees.bump_after.warp",
+            "slow, standard, fast",
+        ),
+        (("id = 1\n", "id = 1\nfees = { replacement_percent = -1 }\n"), "fees.replacement_percent", "from 0"),
+        (("chains = [1]", 'chains = [1]\nmode = "eager"'), "accounts[0].mode", "pipelined, strict"),
+        (
+            ("chains = [1]", "chains = [1]\nfees = { speed = 1 }"),
+            "accounts[0].fees.speed",
+            "known here: max_fee_per_gas",
+        ),
+        (
+            ("chains = [1]", "chains = [1]\nfees = { max_fee_per_gas = 0 }"),
+            "accounts[0].fees.max_fee_per_gas",
             "raise it",
         ),
         (('["http://127.0.0.1:8545"]', "[]"), "chains[0].endpoints", "at least one"),

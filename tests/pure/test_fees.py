@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from nonchalant.fees import RUNAWAY, FeeRules, is_payable, opening, raised, replacement_floor
+from nonchalant.fees import RUNAWAY, FeeRules, headroom, is_payable, opening, raised, replacement_floor
 from nonchalant.model import Fees, Market, Speed
 from tests.lessons import lesson
 
@@ -36,7 +36,14 @@ def markets(draw: st.DrawFn) -> Market:
     )
 
 
-rules = st.builds(FeeRules, speed=st.sampled_from(Speed), min_priority=amounts, max_priority=caps, max_fee=caps)
+rules = st.builds(
+    FeeRules,
+    speed=st.sampled_from(Speed),
+    min_priority=amounts,
+    max_priority=caps,
+    max_fee=caps,
+    replacement_percent=st.integers(0, 200),
+)
 wishes = st.sampled_from(Speed) | offers()
 
 
@@ -92,17 +99,24 @@ def test_an_offer_below_the_base_fee_is_not_payable() -> None:
 
 
 @lesson("replacement-step")
-@given(offers())
-def test_the_replacement_floor_is_a_tenth_more_on_every_field_rounded_up(previous: Fees) -> None:
-    floor = replacement_floor(previous)
+@given(offers(), st.integers(0, 200))
+def test_the_replacement_floor_is_the_chain_s_step_more_on_every_field_rounded_up(previous: Fees, step: int) -> None:
+    floor = replacement_floor(previous, FeeRules(replacement_percent=step))
     pairs = [(previous.max_fee, floor.max_fee)]
     assert (floor.priority is None) == (previous.priority is None)
     if previous.priority is not None and floor.priority is not None:
         pairs.append((previous.priority, floor.priority))
     for old, new in pairs:
         assert new > old
-        assert new * 100 >= old * 110
-        assert (new - 1) * 100 < old * 110 or new == old + 1
+        assert new * 100 >= old * (100 + step)
+        assert (new - 1) * 100 < old * (100 + step) or new == old + 1
+
+
+def test_the_step_is_a_tenth_unless_the_chain_has_another() -> None:
+    assert replacement_floor(Fees(101, 10), FREE) == Fees(112, 11)
+    assert raised(Fees(100 * GWEI, 10 * GWEI), Speed.SLOW, MARKET, FeeRules(replacement_percent=25)) == Fees(
+        125 * GWEI, 12_500_000_000
+    )
 
 
 @given(offers(), wishes, markets(), rules)
@@ -114,7 +128,7 @@ def test_a_raised_offer_replaces_the_previous_one_within_every_cap(
     else:
         ceiling = RUNAWAY * max(opening(wish, market, rules).max_fee, GWEI)
         cap = ceiling if rules.max_fee is None else min(ceiling, rules.max_fee)
-    least = replacement_floor(previous)
+    least = replacement_floor(previous, rules)
     offer = raised(previous, wish, market, rules)
     too_dear = least.max_fee > cap or (
         None not in (least.priority, rules.max_priority) and least.priority > rules.max_priority  # type: ignore[operator]
@@ -135,7 +149,7 @@ def test_a_raised_offer_replaces_the_previous_one_within_every_cap(
 def test_a_raised_offer_is_never_below_fresh_prices_when_nothing_caps_it(previous: Fees, market: Market) -> None:
     assume((previous.priority is None) == (market.base_fee is None))
     fresh = opening(Speed.STANDARD, market, FREE)
-    assume(replacement_floor(previous).max_fee <= RUNAWAY * max(fresh.max_fee, GWEI))
+    assume(replacement_floor(previous, FREE).max_fee <= RUNAWAY * max(fresh.max_fee, GWEI))
     offer = raised(previous, Speed.STANDARD, market, FREE)
     assert offer is not None
     assert offer.max_fee >= fresh.max_fee
@@ -164,3 +178,28 @@ def test_at_the_cap_of_the_tip_there_is_no_raise() -> None:
 
 def test_an_offer_without_a_tip_is_raised_without_one_even_where_the_chain_has_a_base_fee() -> None:
     assert raised(Fees(20 * GWEI), Speed.STANDARD, MARKET, FREE) == Fees(42 * GWEI, None)
+
+
+# an account's own caps, and what bumping may take
+
+
+@given(rules, caps, caps)
+def test_an_account_s_cap_counts_where_it_is_below_the_chain_s(
+    chain: FeeRules, max_fee: int | None, tip: int | None
+) -> None:
+    both = chain.capped(max_fee=max_fee, max_priority=tip)
+    assert both.max_fee == min((cap for cap in (chain.max_fee, max_fee) if cap is not None), default=None)
+    assert both.max_priority == min((cap for cap in (chain.max_priority, tip) if cap is not None), default=None)
+    assert replace(both, max_fee=chain.max_fee, max_priority=chain.max_priority) == chain
+
+
+def test_the_headroom_is_what_so_many_steps_add_to_a_price() -> None:
+    assert headroom(1000, Speed.FAST, FREE, 1) == 100
+    assert headroom(1000, Speed.FAST, FREE, 3) == 331
+    assert headroom(1000, Speed.FAST, FREE, 0) == 0
+
+
+def test_no_headroom_is_kept_beyond_a_cap() -> None:
+    assert headroom(1000, Speed.FAST, FeeRules(max_fee=1050), 3) == 50
+    assert headroom(1000, Fees(1000, 1), FREE, 3) == 0
+    assert headroom(1000, Speed.FAST, FeeRules(max_fee=900), 3) == 0

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ SETTINGS = parse_settings(
     folder=Path("/"),
     environ={},
 )
-LANES = {LaneKey(31337, SENDER)}
+LANES = {LaneKey(31337, SENDER): SETTINGS.accounts[0]}
 
 
 def parse(body: object, idempotency_key: str | None = None) -> Request:
@@ -295,6 +296,18 @@ def test_a_price_above_the_cap_is_refused() -> None:
         assert isinstance(error, FeeAboveCap)
         assert error.field == field
     assert parse(body(fees={"gas_price": 100 * gwei})).fees == Fees(100 * gwei)
+
+
+def test_a_price_above_the_account_s_own_cap_is_refused() -> None:
+    lanes = {lane: replace(account, max_fee=7, max_priority=2) for lane, account in LANES.items()}
+    for price, field in ((Fees(8), "fees.gas_price"), (Fees(7, 3), "fees.max_priority_fee_per_gas")):
+        fees = {"gas_price": price.max_fee} if price.priority is None else {}
+        fees = fees or {"max_fee_per_gas": price.max_fee, "max_priority_fee_per_gas": price.priority}
+        with pytest.raises(FeeAboveCap) as caught:
+            parse_request(body(fees=fees), tx_id="tx", settings=SETTINGS, lanes=lanes)  # type: ignore[arg-type]
+        assert caught.value.field == field
+    given = body(fees={"gas_price": 7})
+    assert parse_request(given, tx_id="tx", settings=SETTINGS, lanes=lanes).fees == Fees(7)  # type: ignore[arg-type]
 
 
 def test_requests_that_mean_the_same_have_one_hash() -> None:

@@ -55,6 +55,7 @@ from nonchalant.sim.wire import Effect, Order, SimSigner, SimTx
 from nonchalant.sim.world import SimEntropy, TrueClock
 from nonchalant.store.sqlite import SqliteStore
 from nonchalant.store.witness import notice_restore
+from nonchalant.windows import Pace
 from tests.stages.voices import FOR_EVER, Dice, HeardChain, Voice
 
 T = TypeVar("T")
@@ -86,6 +87,7 @@ class Setting:
     data_price: Wei = 0  # that the chain charges a byte, beside gas
     queue_limit: int = 1000
     window: int = 16
+    pace: Pace = Pace.PIPELINED
     largest_window: int = 16
     unsettled: int = 4096
     batch: int = 100
@@ -205,6 +207,7 @@ class Rig:
         setting = self.setting
         lane = LaneRules(
             window=setting.window,
+            pace=setting.pace,
             unsettled=setting.unsettled,
             batch=setting.batch,
             largest_window=setting.largest_window,

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from nonchalant import broadcast, fees, heads, lifecycle, policy, proof, reconcile, rescue, settle, watch
 from nonchalant.desk import Desk
 from nonchalant.engine import Engine
+from nonchalant.fees import FeeRules
 from nonchalant.lanes import Lane, Work
 from nonchalant.model import (
     Answer,
@@ -285,7 +286,7 @@ def _no_rebroadcast_after_crash() -> Iterator[None]:
 
 @_mutant("bump-below-replacement-step")
 def _bump_below_replacement_step() -> Iterator[None]:
-    def replacement_floor(previous: Fees) -> Fees:
+    def replacement_floor(previous: Fees, _rules: FeeRules) -> Fees:
         tip = previous.priority
         return Fees(previous.max_fee * 104 // 100 + 1, None if tip is None else tip * 104 // 100 + 1)
 
