@@ -2,9 +2,9 @@
 
     python -m tests.long --hours 2
 
-It goes round: simulated histories (new seeds each time), `kill -9` at crash points, a mutant from scratch, and 1,000
-transactions under twenty kills. It stops at the first failure, says how to see it again, and leaves the state as it is,
-so that the next run begins with what failed.
+It goes round: every scenario on anvil, simulated histories (new seeds each time), `kill -9` at crash points, a mutant
+from scratch, and 1,000 transactions under twenty kills. It stops at the first failure, says how to see it again, and
+leaves the state as it is, so that the next run begins with what failed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -37,6 +38,8 @@ CRASHES_IN_PARALLEL = 4
 # Steps of a process in a crash history: it makes about 170 before everything is settled.
 LAST_STEP = 150
 MUTANT_SEEDS = 2_000
+SCENARIOS = "tests/e2e/scenarios"
+SCENARIOS_IN_PARALLEL = 4
 
 
 class Failed(Exception):
@@ -54,6 +57,7 @@ class Reached:
     crashes: int = 0
     killed_transactions: int = 0
     kills: int = 0
+    scenarios: int = 0
     seconds: float = 0.0
 
     def lines(self) -> list[str]:
@@ -61,6 +65,7 @@ class Reached:
             f"{self.histories} simulated histories, every promise held",
             f"{len(self.mutants)} mutants caught from scratch, each within {MUTANT_SEEDS} seeds",
             f"{self.crashes} times kill -9 at a crash point, all {self.crash_histories} histories exact on the chain",
+            f"{self.scenarios} scenarios on anvil behind the fault proxy, chain and store equal after each",
             f"{self.killed_transactions} transactions under {self.kills} kills, each executed once",
             f"{self.seconds / 3600:.2f} hours in all",
         ]
@@ -78,8 +83,12 @@ def save(reached: Reached) -> None:
 
 
 def nonchalant(*arguments: str, seconds: float) -> subprocess.CompletedProcess[str] | None:
-    """Run the command line; None if the time ran out first: then it is ended, with the processes that it started."""
-    command = [str(Path(sys.executable).with_name("nonchalant")), *arguments]
+    """Run the command line; None if the time ran out first."""
+    return ended([str(Path(sys.executable).with_name("nonchalant")), *arguments], seconds)
+
+
+def ended(command: list[str], seconds: float) -> subprocess.CompletedProcess[str] | None:
+    """Run it; None if the time ran out first: then it is ended, with the processes that it started."""
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True
     ) as process:
@@ -175,7 +184,22 @@ def kill(reached: Reached, left: Callable[[], float]) -> None:
     reached.kills += figures.toll.kills
 
 
-ROUND = (simulate, crash, mutate, simulate, crash, mutate, simulate, kill)
+def play(reached: Reached, left: Callable[[], float]) -> None:
+    """Every scenario on anvil behind the fault proxy, undisturbed, restarted and killed."""
+    if left() < 300:
+        return
+    # They mostly wait: more of them at once than there are cores.
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "", "-n", str(SCENARIOS_IN_PARALLEL), SCENARIOS]
+    done = ended(command, left())
+    if done is None:
+        return
+    passed = re.search(r"(\d+) passed", done.stdout)
+    if done.returncode != 0 or passed is None:
+        raise Failed(f"pytest -m '' {SCENARIOS}\n{done.stdout[-6000:]}\n{done.stderr[-2000:]}")
+    reached.scenarios += int(passed[1])
+
+
+ROUND = (play, simulate, crash, mutate, simulate, crash, mutate, simulate, kill)
 
 
 def run(hours: float) -> None:
