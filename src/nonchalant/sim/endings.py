@@ -41,14 +41,18 @@ class Endings:
         self._holes = still
 
     def _check_told(self) -> None:
-        """P7: nobody is told that something is on its way long after it was executed."""
+        """P7: nobody is told that something is on its way long after it was executed.
+
+        Unless a restored store has forgotten the attempt that ran: then only finality can tell.
+        """
         on_its_way = {
             self._facts.wish_of(tx).label: tx for tx in self._facts.live() if tx.state in (State.SIGNED, State.SENT)
         }
         for lane in {tx.lane: None for tx in on_its_way.values()}:
             for block, ran in self._facts.canonical(lane):
                 tx = on_its_way.get(ran.order.label)
-                if tx is not None and self._loop.time() - self._facts.born[block.hash] > LONGEST_SILENCE:
+                late = self._loop.time() - self._facts.born[block.hash] > LONGEST_SILENCE
+                if tx is not None and late and self._facts.is_stored(ran.hash):
                     self._report("P7", f"{self._facts.name(tx)} is {tx.state}, long after block {block.number} ran it")
 
     def check_dear_market(self, lanes: Sequence[LaneKey]) -> None:

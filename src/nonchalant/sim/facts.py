@@ -91,6 +91,10 @@ class Facts:
         live = [rows.transaction(row) for row in found]
         return [tx for tx in live if lane is None or tx.lane == lane]
 
+    def is_stored(self, hash: Hash) -> bool:
+        """Whether the store, as it is now, has this attempt."""
+        return bool(self.rows("SELECT 1 FROM attempts WHERE hash = ?", hash))
+
     def slots(self, lane: LaneKey) -> set[int]:
         """Nonces that are bound and not final."""
         found = self.rows("SELECT nonce FROM slots WHERE chain_id = ? AND address = ? AND settled = 0", *lane)
