@@ -245,7 +245,8 @@ class SqliteStore:
     async def alter_queued(self, tx: Transaction, events: Sequence[Event]) -> None:
         def act(_: int) -> None:
             self._expect_one("alter_queued", rows.transaction_columns(tx))
-            self._expect_one("rewrite_transaction", rows.wish_columns(tx))
+            if tx.live:  # an end changes nothing of what was asked for, and the row is closed
+                self._expect_one("rewrite_transaction", rows.wish_columns(tx))
             for event in events:
                 self._run("insert_event", **rows.event_columns(event))
 
