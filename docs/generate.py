@@ -17,6 +17,7 @@ import msgspec
 import nonchalant
 from docs import inventory
 from nonchalant import lifecycle
+from nonchalant.bodies import AccessBody, BumpBody, FeesBody, ReasonBody, ReplaceBody, TransactionBody
 from nonchalant.model import State
 from nonchalant.service.routes import ROUTES, Health
 from nonchalant.sim.mutants import MUTANTS
@@ -29,12 +30,13 @@ from nonchalant.views import (
     LanesView,
     LaneView,
     LeaseView,
+    OutcomeView,
+    PayloadView,
     Problem,
     ReceiptView,
     TransactionsView,
     TransactionView,
 )
-from nonchalant.wire import AccessBody, FeesBody, TransactionBody
 
 FOLDER = Path(__file__).parent
 PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -111,11 +113,21 @@ def parameters() -> str:
 
 
 def bodies() -> str:
-    return _structs([TransactionBody, FeesBody, AccessBody])
+    return _structs([TransactionBody, FeesBody, AccessBody, ReplaceBody, BumpBody, ReasonBody])
 
 
 def answers() -> str:
-    shown = [TransactionView, AttemptView, ReceiptView, AttentionView, TransactionsView, EventsView, EventView]
+    shown = [
+        TransactionView,
+        PayloadView,
+        AttemptView,
+        ReceiptView,
+        OutcomeView,
+        AttentionView,
+        TransactionsView,
+        EventsView,
+        EventView,
+    ]
     return _structs([*shown, LanesView, LaneView, LeaseView, Health, Problem])
 
 
@@ -130,6 +142,11 @@ def problems() -> str:
 
 def _by_status(item: tuple[tuple[str, int], str]) -> tuple[int, str]:
     return item[0][1], item[0][0]
+
+
+def refused_wishes() -> str:
+    words = _words("refused", found := inventory.refused_wishes())
+    return _table(["code", ""], [[f"`{code}`", words[code]] for code in found])
 
 
 def exceptions() -> str:
@@ -244,8 +261,19 @@ def mutants() -> str:
 PARTS: Mapping[str, Callable[[], str]] = {
     part.__name__: part
     for part in (
-        *(settings, commands, commands_at_a_glance, routes, parameters, bodies, answers, problems, exceptions),
-        *(inner_exceptions, events, attention, node_answers, logs, names, send, transaction_fields, receipt_fields),
+        *(settings, commands, commands_at_a_glance, routes, parameters, bodies, answers, problems, refused_wishes),
+        *(
+            exceptions,
+            inner_exceptions,
+            events,
+            attention,
+            node_answers,
+            logs,
+            names,
+            send,
+            transaction_fields,
+            receipt_fields,
+        ),
         *(diagram, states, moves, faults, mutants),
     )
 }
@@ -303,6 +331,8 @@ def _type(annotation: str) -> str:
         "bool": "true or false",
         "State": "text",
         "Speed": "text",
+        "OnSuperseded": "text",
+        "Moment": "number or text",
     }
     name = shown.get(plain, "object" if plain.startswith("dict") else re.sub(r"(View|Body)$", "", plain).lower())
     return f"{name} or null" if nullable else name

@@ -22,7 +22,18 @@ from nonchalant.cli.commands import app
 from nonchalant.config import VARIABLES, AccountSettings, ChainSettings, OraclePrices, Settings, parse_settings
 from nonchalant.errors import BadSettings, NonchalantError
 from nonchalant.fees import FeeRules
-from nonchalant.model import Attention, BlockRef, Fees, LaneKey, Payload, Receipt, Speed, State, Transaction
+from nonchalant.model import (
+    AttemptKind,
+    Attention,
+    BlockRef,
+    Fees,
+    LaneKey,
+    Payload,
+    Receipt,
+    Speed,
+    State,
+    Transaction,
+)
 from nonchalant.rejections import Fate, Rejection
 from nonchalant.service import problems
 
@@ -327,9 +338,10 @@ def events() -> list[Emitted]:
         if name == "Event":
             given = {keyword.arg: keyword.value for keyword in call.keywords}
             kind, data = given.get("kind"), given.get("data")
-            if isinstance(kind, ast.Constant):
-                keys = data.keys if isinstance(data, ast.Dict) else []
-                found.setdefault(str(kind.value), {}).update({str(key.value): None for key in keys})  # type: ignore[union-attr]
+            keys = data.keys if isinstance(data, ast.Dict) else []
+            for one in (kind.body, kind.orelse) if isinstance(kind, ast.IfExp) else (kind,):
+                if isinstance(one, ast.Constant):
+                    found.setdefault(str(one.value), {}).update({str(key.value): None for key in keys})  # type: ignore[union-attr]
     return [Emitted(kind, tuple(fields)) for kind, fields in sorted(found.items(), key=_family)]
 
 
@@ -351,6 +363,10 @@ def _lifecycle_events() -> dict[str, dict[str, None]]:
         "reason": lambda: "",
         "attention": lambda: mark,
         "hold": lambda: None,
+        "ends": lambda: False,
+        "kind": lambda: AttemptKind.BUMP,
+        "payload": lambda: Payload(to="0x"),
+        "blocks": lambda: (receipt.block,),
     }
     found: dict[str, dict[str, None]] = {}
     for state, move in lifecycle.TABLE:
@@ -391,6 +407,17 @@ def attention_codes() -> list[str]:
                     case [ast.Name(id="mark")], [ast.Constant(value=str(code)), _]:
                         found[code] = None
     return [*found, *(one.value for one in refusals() if one.value not in found)]
+
+
+def refused_wishes() -> list[str]:
+    """Every code with which an owner can refuse a wish."""
+    found: dict[str, None] = {}
+    for module, call in calls():
+        if _called(call) != "Refusal" or not module.startswith("nonchalant.") or ".cli" in module:
+            continue
+        assert isinstance(call.args[0], ast.Constant), f"{module}:{call.lineno} refuses without a plain code"
+        found[str(call.args[0].value)] = None
+    return sorted(found)
 
 
 def refusals() -> list[Rejection]:

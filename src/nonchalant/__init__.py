@@ -20,15 +20,21 @@ if TYPE_CHECKING:
         BadSettings,
         FeeAboveCap,
         KeyReused,
+        LaneDraining,
         NonchalantError,
         NotFound,
         QueueFull,
         ShuttingDown,
         StoreUnavailable,
+        TooLate,
+        TooManyReplacements,
+        TooManyWishes,
         UnknownAccount,
         UnknownChain,
+        WishPending,
+        WishRefused,
     )
-    from nonchalant.model import Attention, Fees, Receipt, Speed, State, Transaction
+    from nonchalant.model import Attention, Fees, OnSuperseded, Receipt, Speed, State, Transaction
 
 # Imported when first asked for: the command line should not wait for what it does not use.
 _HOMES = {
@@ -39,15 +45,21 @@ _HOMES = {
         "BadSettings",
         "FeeAboveCap",
         "KeyReused",
+        "LaneDraining",
         "NonchalantError",
         "NotFound",
         "QueueFull",
         "ShuttingDown",
         "StoreUnavailable",
+        "TooLate",
+        "TooManyReplacements",
+        "TooManyWishes",
         "UnknownAccount",
         "UnknownChain",
+        "WishPending",
+        "WishRefused",
     ),
-    "nonchalant.model": ("Attention", "Fees", "Receipt", "Speed", "State", "Transaction"),
+    "nonchalant.model": ("Attention", "Fees", "OnSuperseded", "Receipt", "Speed", "State", "Transaction"),
 }
 
 __all__ = [
@@ -58,9 +70,11 @@ __all__ = [
     "Fees",
     "Handle",
     "KeyReused",
+    "LaneDraining",
     "Nonchalant",
     "NonchalantError",
     "NotFound",
+    "OnSuperseded",
     "QueueFull",
     "Receipt",
     "Settings",
@@ -68,9 +82,14 @@ __all__ = [
     "Speed",
     "State",
     "StoreUnavailable",
+    "TooLate",
+    "TooManyReplacements",
+    "TooManyWishes",
     "Transaction",
     "UnknownAccount",
     "UnknownChain",
+    "WishPending",
+    "WishRefused",
     "load_settings",
 ]
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import chain as in_turn
 from os import PathLike
 
@@ -20,15 +21,19 @@ from nonchalant.config import AccountSettings, ChainSettings, Settings
 from nonchalant.desk import LaneRules
 from nonchalant.engine import ChainRules, Engine, EngineRules
 from nonchalant.errors import BadSettings, NonchalantError, NotFound
+from nonchalant.fees import FeeRules
 from nonchalant.intake import Intake
-from nonchalant.model import Fees, LaneKey, Millis, Request, Speed, Transaction, TxId, Wei
+from nonchalant.model import Fees, LaneKey, Millis, OnSuperseded, Request, Speed, Transaction, TxId, Wei
 from nonchalant.notify import Doorbells
 from nonchalant.policy import Patience
 from nonchalant.ports import Clock, Endpoint, Entropy, Signer, Store
 from nonchalant.secret import read_private, resolve_secret
 from nonchalant.store.sqlite import SqliteStore
 from nonchalant.windows import Pace
-from nonchalant.wire import parse_request
+from nonchalant.wire import parse_bump, parse_reason, parse_replacement, parse_request, rules_of
+
+# How long the owner of a lane may take to say yes or no to a wish about a transaction.
+OWNER_SECONDS = 5.0
 
 # How long a waiting caller goes without looking for itself: another node may have made the change.
 LOOK_SECONDS = 1.0
@@ -176,6 +181,9 @@ class Nonchalant:
         access_list: Iterable[Mapping[str, object]] = (),
         fees: Speed | Fees | str | None = None,
         priority: int = 5,
+        valid_until: datetime | int | str | None = None,
+        confirmations: int | None = None,
+        on_superseded: OnSuperseded | str | None = None,
         simulate: bool = False,
         abi: Iterable[Mapping[str, object]] | None = None,
         metadata: Mapping[str, object] | None = None,
@@ -192,6 +200,9 @@ class Nonchalant:
             "access_list": list(access_list),
             "fees": _fee_fields(fees),
             "priority": priority,
+            "valid_until": valid_until.isoformat() if isinstance(valid_until, datetime) else valid_until,
+            "confirmations": confirmations,
+            "on_superseded": on_superseded,
             "simulate": simulate,
             "abi": None if abi is None else list(abi),
             "metadata": metadata,
@@ -289,6 +300,57 @@ class Handle:
             while (await self.refresh()).live:
                 await self._node.wait_for_change(self.id)
         return self.transaction
+
+    # What is wanted of it now. Where the lane's owner must agree, its refusal raises `WishRefused`; if it does not
+    # answer within seconds the wish stands, and what came of it shows later.
+
+    async def cancel(self) -> Transaction:
+        """It will not run, if that can still be helped; the outcome tells."""
+        return self._seen(await self._node.asking.cancel(self.id, patience=OWNER_SECONDS))
+
+    async def bump(self, fees: Speed | Fees | str | None = None) -> Transaction:
+        """Offer more for it: so much, or what the market asks."""
+        offer = parse_bump({"fees": _fee_fields(fees)}, self._rules())
+        return self._seen(await self._node.asking.bump(self.id, offer, patience=OWNER_SECONDS))
+
+    async def replace(
+        self,
+        *,
+        to: str | None = None,
+        value: int | str = 0,
+        data: bytes | str = b"",
+        gas: int | None = None,
+        access_list: Iterable[Mapping[str, object]] = (),
+        abi: Iterable[Mapping[str, object]] | None = None,
+        fees: Speed | Fees | str | None = None,
+    ) -> Transaction:
+        """Let something else run in its place, under its id; nothing of the old payload is kept."""
+        fields = {
+            "to": to,
+            "value": value,
+            "data": data,
+            "gas": gas,
+            "access_list": list(access_list),
+            "abi": None if abi is None else list(abi),
+            "fees": _fee_fields(fees),
+        }
+        payload, offer = parse_replacement(fields, self._rules())
+        return self._seen(await self._node.asking.replace(self.id, payload, offer, patience=OWNER_SECONDS))
+
+    async def hold(self, reason: str = "") -> Transaction:
+        """Keep it queued until it is released; `TooLate` once it has a nonce."""
+        return self._seen(await self._node.asking.hold(self.id, parse_reason({"reason": reason})))
+
+    async def release(self) -> Transaction:
+        """Let it go on, at the place it had."""
+        return self._seen(await self._node.asking.release(self.id))
+
+    def _seen(self, tx: Transaction) -> Transaction:
+        self.transaction = tx
+        return tx
+
+    def _rules(self) -> FeeRules:
+        return rules_of(self.transaction.lane, self._node.settings, self._node.known_lanes)
 
     def __repr__(self) -> str:
         return f"<Handle {self.id} {self.transaction.state}>"

@@ -16,6 +16,7 @@ from nonchalant.errors import (
     RowMoved,
     StoreUnavailable,
     TooLate,
+    TooManyReplacements,
     TooManyWishes,
     WishPending,
     WishRefused,
@@ -41,6 +42,9 @@ from nonchalant.wishes import Bump, Cancel, OfLane, OfTransaction, Replace, Wish
 # Open wishes a lane may have: its owner grants hundreds a second.
 MOST_WISHES = 10_000
 
+# Each keeps a payload, of up to 128 KiB, for as long as the transaction is kept.
+MOST_REPLACEMENTS = 50
+
 # How often a row that moves between being read and being written is tried again.
 TRIES = 50
 
@@ -63,23 +67,27 @@ class Asking:
         self._entropy = entropy
         self._arrived = arrived
 
-    # about one transaction
+    # about one transaction: `patience` is how many seconds the owner may take to say yes or no (`WishRefused`), where it
+    # is the owner's to say. Without an answer by then, the wish stands.
 
-    async def cancel(self, tx_id: TxId) -> Transaction:
+    async def cancel(self, tx_id: TxId, *, patience: float = 0.0) -> Transaction:
         """It will not run, if that can still be helped; the outcome tells."""
-        return await self._ask(tx_id, Cancel(tx_id), lambda _: [lifecycle.Cancelled()])
+        return await self._ask(tx_id, Cancel(tx_id), lambda _: [lifecycle.Cancelled()], patience)
 
-    async def replace(self, tx_id: TxId, payload: Payload, fees: Speed | Fees | None = None) -> Transaction:
+    async def replace(
+        self, tx_id: TxId, payload: Payload, fees: Speed | Fees | None = None, *, patience: float = 0.0
+    ) -> Transaction:
         """Another payload under the same id, at the same slot if it has one."""
 
         def moves(_: Transaction) -> list[Move]:
             return [lifecycle.Replaced(payload), *([] if fees is None else [lifecycle.Valued(fees)])]
 
-        return await self._ask(tx_id, Replace(tx_id, payload, fees), moves)
+        return await self._ask(tx_id, Replace(tx_id, payload, fees), moves, patience)
 
-    async def bump(self, tx_id: TxId, fees: Speed | Fees | None = None) -> Transaction:
+    async def bump(self, tx_id: TxId, fees: Speed | Fees | None = None, *, patience: float = 0.0) -> Transaction:
         """Offer more for it; while it is queued this only changes what will be offered."""
-        return await self._ask(tx_id, Bump(tx_id, fees), lambda _: [] if fees is None else [lifecycle.Valued(fees)])
+        moves: list[Move] = [] if fees is None else [lifecycle.Valued(fees)]
+        return await self._ask(tx_id, Bump(tx_id, fees), lambda _: moves, patience)
 
     async def hold(self, tx_id: TxId, reason: str = "") -> Transaction:
         """Keep a queued transaction from being sent. `TooLate` once it has a slot."""
@@ -91,9 +99,14 @@ class Asking:
         return await self._ask(tx_id, None, lambda tx: [lifecycle.Released()] if tx.held else [])
 
     async def _ask(
-        self, tx_id: TxId, act: OfTransaction | None, moves: Callable[[Transaction], list[Move]]
+        self,
+        tx_id: TxId,
+        act: OfTransaction | None,
+        moves: Callable[[Transaction], list[Move]],
+        patience: float = 0.0,
     ) -> Transaction:
         wish_id = self._entropy.token()
+        wished = False
         for _ in range(TRIES):
             tx = await self._store.transaction(tx_id)
             if tx is None:
@@ -102,6 +115,10 @@ class Asking:
                 if tx.state is State.CANCELLED and isinstance(act, Cancel):
                     return tx
                 raise TooLate(f"{tx_id} is {tx.state} already")
+            if isinstance(act, Replace) and len(tx.earlier) >= MOST_REPLACEMENTS:
+                raise TooManyReplacements(
+                    f"{tx_id} was replaced {len(tx.earlier)} times; cancel it, and send a new one"
+                )
             if tx.state is State.QUEUED:
                 if await self._altered(tx, moves(tx)):
                     break
@@ -109,11 +126,13 @@ class Asking:
                 raise TooLate(f"{tx_id} is {tx.state}: only what is queued can be held or released")
             elif tx.state is State.MINED and not isinstance(act, Cancel):
                 raise TooLate(f"{tx_id} is executed in block {tx.receipt.block.number if tx.receipt else '?'} already")
-            elif await self._wished(Wish(wish_id, tx.lane, act)):
+            elif wished := await self._wished(Wish(wish_id, tx.lane, act)):
                 break
         else:
             raise StoreUnavailable(f"{tx_id} moves too fast; ask again")
         self._arrived(tx.lane)
+        if wished and patience > 0:
+            _raise_if_refused(await self._heard(wish_id, patience))
         return await self._store.transaction(tx_id) or tx
 
     async def _altered(self, tx: Transaction, moves: list[Move]) -> bool:
@@ -177,15 +196,18 @@ class Asking:
         while not await self._wished(wish):
             await self._clock.sleep(LOOK_SECONDS)
         self._arrived(lane)
-        deadline = self._clock.monotonic() + seconds
-        reply = await self._store.reply(wish.id)
-        while reply is None:
-            if self._clock.monotonic() >= deadline and await self._withdrawn(wish):
+        while (reply := await self._heard(wish.id, seconds)) is None:
+            if await self._withdrawn(wish):
                 raise WishPending(f"no node works lane {lane} now; nothing was done, ask again")
+            seconds = LOOK_SECONDS
+        _raise_if_refused(reply)
+        return reply
+
+    async def _heard(self, wish_id: str, seconds: float) -> Reply | None:
+        """What the owner answers within that time; None: nothing."""
+        deadline = self._clock.monotonic() + seconds
+        while (reply := await self._store.reply(wish_id)) is None and self._clock.monotonic() < deadline:
             await self._clock.sleep(LOOK_SECONDS)
-            reply = await self._store.reply(wish.id)
-        if reply.refused is not None:
-            raise WishRefused(str(reply.data.get("reason", reply.refused)), reply.refused)
         return reply
 
     async def _withdrawn(self, wish: Wish) -> bool:
@@ -193,6 +215,11 @@ class Asking:
             return await self._store.withdraw(wish.id)
         except (CommitUnknown, StoreUnavailable):
             return False
+
+
+def _raise_if_refused(reply: Reply | None) -> None:
+    if reply is not None and reply.refused is not None:
+        raise WishRefused(str(reply.data.get("reason", reply.refused)), reply.refused)
 
 
 def until(clock: Clock, seconds: float) -> Millis:

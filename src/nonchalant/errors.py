@@ -78,6 +78,12 @@ class TooLate(NonchalantError):
     code = "too_late"
 
 
+class TooManyReplacements(NonchalantError):
+    """The transaction was replaced as often as it may be; cancel it, and send a new one."""
+
+    code = "too_many_replacements"
+
+
 class WishRefused(NonchalantError):
     """The lane's owner refused; the reason says why, and nothing was changed."""
 
@@ -85,7 +91,7 @@ class WishRefused(NonchalantError):
 
     def __init__(self, reason: str, why: str) -> None:
         super().__init__(reason)
-        self.why = why  # the reason's own code
+        self.code = self.why = why  # the reason's own code
 
 
 class WishPending(NonchalantError):

@@ -8,9 +8,17 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from nonchalant.errors import CommitUnknown, KeyReused, LaneDraining, QueueFull, ShuttingDown, StoreUnavailable
+from nonchalant.errors import (
+    BadRequest,
+    CommitUnknown,
+    KeyReused,
+    LaneDraining,
+    QueueFull,
+    ShuttingDown,
+    StoreUnavailable,
+)
 from nonchalant.model import LaneKey, Request, Transaction
-from nonchalant.ports import Acceptance, Clock, Draining, Duplicate, KeyTaken, NoRoom, Store
+from nonchalant.ports import Acceptance, Clock, Draining, Duplicate, KeyTaken, NoRoom, Overdue, Store
 
 log = structlog.get_logger()
 
@@ -57,6 +65,8 @@ class Intake:
                 raise KeyReused(f"idempotency key {request.idempotency_key!r} was used for another request")
             case Draining():
                 raise LaneDraining(f"lane {request.lane} is being drained; use another account, or resume it")
+            case Overdue():
+                raise BadRequest("has passed already; nothing was accepted", field="valid_until")
             case NoRoom():
                 raise QueueFull(
                     f"{self._limits[request.lane]} transactions wait in lane {request.lane}; try again later"
@@ -110,7 +120,8 @@ class Intake:
             else:
                 # An earlier try may still take effect: no room now does not mean that nothing was taken.
                 doubt = trouble if isinstance(trouble, CommitUnknown) else None
-                return [doubt if doubt and isinstance(answer, NoRoom) else answer for answer in answers]
+                refusals = NoRoom | Draining | Overdue
+                return [doubt if doubt and isinstance(answer, refusals) else answer for answer in answers]
         raise trouble
 
 

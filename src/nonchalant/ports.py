@@ -208,7 +208,12 @@ class Draining:
     """The lane takes nothing new."""
 
 
-Acceptance = Transaction | Duplicate | KeyTaken | NoRoom | Draining
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """Its deadline has passed already."""
+
+
+Acceptance = Transaction | Duplicate | KeyTaken | NoRoom | Draining | Overdue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,8 @@ from nonchalant.model import (
     Fees,
     LaneKey,
     Millis,
+    OnSuperseded,
+    Payload,
     Receipt,
     Speed,
     State,
@@ -70,11 +72,31 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     hash: str
     nonce: int
     kind: str
+    payload_version: int
     gas: int
     fees: FeesView
     signed_at: str
     sent_at: str | None
     answer: str | None
+
+
+class PayloadView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a transaction was to do before it was replaced."""
+
+    version: int
+    to: str | None
+    value: str
+    data: str
+    gas: int | None
+    access_list: list[AccessView]
+
+
+class OutcomeView(msgspec.Struct, frozen=True, kw_only=True):
+    """What took its nonce for good; all null: nothing of it ever did."""
+
+    ran: str | None
+    payload_version: int | None
+    hash: str | None
 
 
 class TransactionView(msgspec.Struct, frozen=True, kw_only=True, rename={"sender": "from"}):
@@ -89,13 +111,19 @@ class TransactionView(msgspec.Struct, frozen=True, kw_only=True, rename={"sender
     data: str
     gas: int | None
     access_list: list[AccessView]
+    payload_version: int
+    earlier: list[PayloadView]
     fees: FeesView
     priority: int
+    valid_until: str | None
+    confirmations: int | None
+    on_superseded: OnSuperseded | None
     simulate: bool
     nonce: int | None
     hash: str | None
     attempts: list[AttemptView]
     receipt: ReceiptView | None
+    outcome: OutcomeView | None
     failure: str | None
     held: bool
     attention: AttentionView | None
@@ -182,16 +210,20 @@ def show_transaction(tx: Transaction, attempts: Sequence[Attempt]) -> Transactio
         value=str(tx.payload.value),
         data="0x" + tx.payload.data.hex(),
         gas=tx.payload.gas,
-        access_list=[
-            AccessView(address=checksum(address), storage_keys=list(keys)) for address, keys in tx.payload.access_list
-        ],
+        access_list=_access_list(tx.payload),
+        payload_version=tx.payload_version,
+        earlier=[_payload(payload, version) for version, payload in enumerate(tx.earlier, start=1)],
         fees=_fees(tx.fees),
         priority=tx.priority,
+        valid_until=None if tx.valid_until is None else show_time(tx.valid_until),
+        confirmations=tx.confirmations,
+        on_superseded=tx.on_superseded,
         simulate=tx.simulate,
         nonce=tx.nonce,
         hash=tx.hash,
         attempts=[_attempt(attempt) for attempt in attempts],
         receipt=_receipt(tx.receipt),
+        outcome=None if tx.live else _outcome(tx, attempts),
         failure=tx.failure,
         held=tx.held,
         attention=_attention(tx.attention),
@@ -258,11 +290,41 @@ def _exact(value: object) -> object:
             return value
 
 
+# What an attempt that carries no payload was for.
+_INSTEAD = {State.CANCELLED: "cancel", State.EXPIRED: "expiry"}
+
+
+def _outcome(tx: Transaction, attempts: Sequence[Attempt]) -> OutcomeView:
+    receipt = tx.receipt
+    if receipt is None:
+        return OutcomeView(ran=None, payload_version=None, hash=None)
+    version = next((attempt.payload_version for attempt in attempts if attempt.hash == receipt.hash), 0)
+    if version == 0:
+        return OutcomeView(ran=_INSTEAD.get(tx.state, "nothing"), payload_version=None, hash=receipt.hash)
+    return OutcomeView(ran="payload", payload_version=version, hash=receipt.hash)
+
+
+def _payload(payload: Payload, version: int) -> PayloadView:
+    return PayloadView(
+        version=version,
+        to=_address(payload.to),
+        value=str(payload.value),
+        data="0x" + payload.data.hex(),
+        gas=payload.gas,
+        access_list=_access_list(payload),
+    )
+
+
+def _access_list(payload: Payload) -> list[AccessView]:
+    return [AccessView(address=checksum(address), storage_keys=list(keys)) for address, keys in payload.access_list]
+
+
 def _attempt(attempt: Attempt) -> AttemptView:
     return AttemptView(
         hash=attempt.hash,
         nonce=attempt.nonce,
         kind=attempt.kind.value,
+        payload_version=attempt.payload_version,
         gas=attempt.gas,
         fees=_fees(attempt.fees),
         signed_at=show_time(attempt.signed_at),

@@ -9,17 +9,30 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
 
 from nonchalant.amounts import LIMIT
+from nonchalant.bodies import (
+    AccessBody,
+    BumpBody,
+    FeesBody,
+    Moment,
+    NothingBody,
+    Number,
+    ReasonBody,
+    ReplaceBody,
+    TransactionBody,
+    decode,
+)
 from nonchalant.chain.evm.addresses import normalise_address
 from nonchalant.chain.evm.reverts import parse_abi
 from nonchalant.config import AccountSettings, ChainSettings, Settings
 from nonchalant.errors import BadRequest, FeeAboveCap, UnknownAccount, UnknownChain
 from nonchalant.fees import FeeRules
-from nonchalant.model import AccessList, Address, Fees, Hash, LaneKey, Payload, Request, Speed, State, TxId, Wei
+from nonchalant.model import AccessList, Address, Fees, Hash, LaneKey, Millis, Payload, Request, Speed, State, TxId, Wei
 from nonchalant.ports import Filter
 
 MAX_DATA: Final = 128 * 1024  # what geth's pool takes as one whole transaction
@@ -28,45 +41,13 @@ MAX_ABI: Final = 64 * 1024  # as JSON, of its errors alone
 MAX_DEPTH: Final = 16
 MAX_IDEMPOTENCY_KEY: Final = 255
 MAX_PAGE: Final = 500
+MAX_REASON: Final = 500
+MOST_CONFIRMATIONS: Final = 10_000
 LARGEST_NUMBER: Final = 2**63 - 1  # what a database column holds
+LAST_SECOND: Final = 253_402_300_799  # of the year 9999: later times cannot be written
 
-Number = int | str
-
-
-class AccessBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One entry of an EIP-2930 access list."""
-
-    address: str
-    storage_keys: list[str] = []
-
-
-class FeesBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A speed, or both EIP-1559 prices, or a gas price. Nothing: the chain's configured speed."""
-
-    speed: Speed | None = None
-    max_fee_per_gas: Number | None = None
-    max_priority_fee_per_gas: Number | None = None
-    gas_price: Number | None = None
-
-
-class TransactionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"sender": "from"}):
-    """What should happen. Numbers may be integers, decimal strings or 0x-hex; amounts are in wei."""
-
-    chain_id: Number
-    sender: str
-    to: str | None = None
-    value: Number = 0
-    data: str = "0x"
-    gas: Number | None = None
-    access_list: list[AccessBody] = []
-    fees: FeesBody | None = None
-    priority: int = 5
-    simulate: bool = False
-    abi: list[dict[str, Any]] | None = None
-    metadata: dict[str, Any] | None = None
-
-
-_decoder = msgspec.json.Decoder(TransactionBody)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_RFC_3339: Final = r"[0-9]{4}-[0-9][0-9]-[0-9][0-9][Tt ][0-9][0-9]:[0-9][0-9]:[0-9][0-9](\.[0-9]{1,9})?([Zz]|[+-][0-9][0-9]:[0-9][0-9])"
 
 
 def parse_request(
@@ -79,7 +60,7 @@ def parse_request(
     idempotency_key: str | None = None,
 ) -> Request:
     """The request in `body`, JSON or plain values (there `data` may be bytes); `BadRequest` names the wrong field."""
-    given = _decode(body)
+    given = decode(body, TransactionBody)
     chain = _chain(given.chain_id, settings)
     lane = LaneKey(chain.id, _address(given.sender, "from"))
     if lane not in lanes:
@@ -87,11 +68,12 @@ def parse_request(
             f"there is no signer for this account on chain {chain.id}; add it to [[accounts]]", field="from"
         )
     payload = _payload(given)
-    asked = _fees(given.fees)
-    if isinstance(asked, Fees):
-        _check_caps(asked, lanes[lane].capped(chain.fees))
+    asked = _fees(given.fees, lanes[lane].capped(chain.fees))
     if not 0 <= given.priority <= 9:
         raise BadRequest("expected 0 to 9, higher goes first", field="priority")
+    if given.confirmations is not None and not 1 <= given.confirmations <= MOST_CONFIRMATIONS:
+        raise BadRequest(f"expected 1 to {MOST_CONFIRMATIONS}", field="confirmations")
+    valid_until = None if given.valid_until is None else _moment(given.valid_until, "valid_until")
     metadata = _metadata(given.metadata)
     return Request(
         id=tx_id,
@@ -99,12 +81,50 @@ def parse_request(
         payload=payload,
         fees=chain.fees.speed if asked is None else asked,
         priority=given.priority,
+        valid_until=valid_until,
+        confirmations=given.confirmations,
+        on_superseded=given.on_superseded,
         simulate=given.simulate,
         tenant=tenant,
         idempotency_key=None if idempotency_key is None else parse_idempotency_key(idempotency_key),
-        body_hash=_body_hash(lane, payload, asked, given, metadata),
+        body_hash=_body_hash(lane, payload, asked, given, valid_until, metadata),
         metadata=metadata,
     )
+
+
+def rules_of(lane: LaneKey, settings: Settings, lanes: Mapping[LaneKey, AccountSettings]) -> FeeRules:
+    """What may be offered in a lane; it may have been configured once, and not be any more."""
+    chain = settings.chain(lane.chain_id)
+    if chain is None:
+        raise UnknownChain(f"chain {lane.chain_id} is not configured any more; add it to [[chains]]")
+    if lane not in lanes:
+        raise UnknownAccount(f"there is no signer for {lane.address} any more; add it to [[accounts]]")
+    return lanes[lane].capped(chain.fees)
+
+
+def parse_replacement(body: bytes | Mapping[str, object], rules: FeeRules) -> tuple[Payload, Speed | Fees | None]:
+    """What should run instead, and at which price (None: as before), held to what a request is held to."""
+    given = decode(body, ReplaceBody)
+    return _payload(given), _fees(given.fees, rules)
+
+
+def parse_bump(body: bytes | Mapping[str, object], rules: FeeRules) -> Speed | Fees | None:
+    """What to offer now; None: what the market asks."""
+    return _fees(decode(body, BumpBody).fees, rules)
+
+
+def parse_reason(body: bytes | Mapping[str, object]) -> str:
+    """Why something is done, in the caller's own words; empty if it does not say."""
+    reason = decode(body, ReasonBody).reason.strip()
+    if len(reason) > MAX_REASON:
+        raise BadRequest(f"longer than {MAX_REASON} characters", field="reason")
+    if not reason.isprintable():
+        raise BadRequest("expected one line of plain text", field="reason")
+    return reason
+
+
+def parse_nothing(body: bytes | Mapping[str, object]) -> None:
+    decode(body, NothingBody)
 
 
 def parse_idempotency_key(text: str, field: str = "Idempotency-Key") -> str:
@@ -163,49 +183,6 @@ def parse_number(value: Number, field: str, most: int) -> int:
 # --- parts of a request ---
 
 
-def _decode(body: bytes | Mapping[str, object]) -> TransactionBody:
-    try:
-        if isinstance(body, bytes):
-            return _decoder.decode(body)
-        values = dict(body)
-        data = values.get("data")
-        if isinstance(data, bytes | bytearray | memoryview):
-            values["data"] = "0x" + bytes(data).hex()
-        return msgspec.convert(values, TransactionBody)
-    except msgspec.ValidationError as error:
-        raise _misfit(str(error)) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadRequest(f"the body is not JSON: {error}") from None
-    except RecursionError:
-        raise BadRequest("the body is nested too deeply") from None
-
-
-def _misfit(message: str) -> BadRequest:
-    """msgspec's "what - at `$.path`" in our words, with the field's whole name."""
-    what, _, place = message.partition(" - at ")
-    path = place.rpartition("$")[2].strip("`.")
-    named = re.fullmatch(r"Object (missing required|contains unknown) field `(.*)`", what, re.DOTALL)
-    if named is not None:
-        field = f"{path}.{named.group(2)}" if path else named.group(2)
-        known = FeesBody if path == "fees" else AccessBody if path else TransactionBody
-        names = ", ".join(known.__struct_encode_fields__)
-        unknown = named.group(1) == "contains unknown"
-        return BadRequest(f"unknown field; known here: {names}" if unknown else "missing", field=field)
-    if path == "fees.speed":
-        what = f"expected one of {', '.join(Speed)}"
-    expected = {
-        "int": "a whole number",
-        "int | str": "a whole number, decimal or 0x-hex",
-        "str": "text",
-        "object": "an object",
-    }
-    wrong = re.fullmatch(r"Expected `(.*?)(?: \| null)?`(?:, got `(.*)`)?", what)
-    if wrong is not None:
-        got = f", got {wrong.group(2)}" if wrong.group(2) else ""
-        what = f"expected {expected.get(wrong.group(1), wrong.group(1))}{got}"
-    return BadRequest(what if path else f"the body: {what}", field=path or None)
-
-
 def _chain(given: Number, settings: Settings) -> ChainSettings:
     chain_id = parse_number(given, "chain_id", LARGEST_NUMBER)
     chain = settings.chain(chain_id)
@@ -217,7 +194,7 @@ def _chain(given: Number, settings: Settings) -> ChainSettings:
     return chain
 
 
-def _payload(given: TransactionBody) -> Payload:
+def _payload(given: TransactionBody | ReplaceBody) -> Payload:
     data = _data(given.data)
     if given.to is None and not data:
         raise BadRequest("missing; only a contract's creation has none, and that needs its code as data", field="to")
@@ -262,10 +239,15 @@ def _access_list(entries: list[AccessBody]) -> AccessList:
     )
 
 
-def _fees(given: FeesBody | None) -> Speed | Fees | None:
-    """None: the request leaves it to the chain's settings."""
-    if given is None:
-        return None
+def _fees(given: FeesBody | None, rules: FeeRules) -> Speed | Fees | None:
+    """What is offered, within the caps. None: the caller leaves it to us."""
+    asked = None if given is None else _offered(given)
+    if isinstance(asked, Fees):
+        _check_caps(asked, rules)
+    return asked
+
+
+def _offered(given: FeesBody) -> Speed | Fees | None:
     present = {name for name in given.__struct_fields__ if getattr(given, name) is not None}
     if present == {"speed"}:
         return given.speed
@@ -338,9 +320,15 @@ def _body_hash(
     payload: Payload,
     asked: Speed | Fees | None,
     given: TransactionBody,
+    valid_until: Millis | None,
     metadata: Mapping[str, object] | None,
 ) -> str:
-    """Equal for requests that mean the same, however they were written; settings that change leave it alone."""
+    """Equal for requests that mean the same, however they were written; settings that change leave it alone.
+
+    What a request does not say is not in it: a field that is new leaves the hashes of older requests as they were.
+    """
+    limits = {"valid_until": valid_until, "confirmations": given.confirmations, "on_superseded": given.on_superseded}
+    said = {name: value for name, value in limits.items() if value is not None}
     meaning = (
         lane,
         (payload.to, payload.value, payload.data, payload.gas, payload.access_list, payload.abi),
@@ -348,6 +336,7 @@ def _body_hash(
         given.priority,
         given.simulate,
         metadata,
+        *([said] if said else []),
     )
     return hashlib.sha256(msgspec.json.encode(meaning, order="sorted")).hexdigest()
 
@@ -363,6 +352,19 @@ def _written(text: str) -> int | None:
     if re.fullmatch(r"[0-9]{1,100}", text):
         return int(text)
     return int(text, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,100}", text) else None
+
+
+def _moment(value: Moment, field: str) -> Millis:
+    """A time as RFC 3339 writes it, or seconds since 1970. Whether it has passed is not for the wire to say."""
+    if isinstance(value, int) or _written(value) is not None:
+        return parse_number(value, field, LAST_SECOND) * 1000
+    try:
+        if not re.fullmatch(_RFC_3339, value):
+            raise ValueError
+        at = datetime.fromisoformat(value.upper()) - _EPOCH
+    except (ValueError, OverflowError):
+        raise BadRequest("expected a time, such as 2030-01-31T12:00:00Z, or seconds since 1970", field=field) from None
+    return parse_number(at // timedelta(milliseconds=1), field, LAST_SECOND * 1000)
 
 
 def _address(text: str, field: str) -> Address:

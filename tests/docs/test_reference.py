@@ -66,6 +66,8 @@ def test_every_setting_and_variable_is_documented() -> None:
 def test_every_error_code_is_documented() -> None:
     text = page("reference", "errors")
     assert [one for one in inventory.error_tree() if f"`{one.code}`" not in text] == []
+    assert len(inventory.refused_wishes()) > 10
+    assert [code for code in inventory.refused_wishes() if f"| `{code}` |" not in text] == []
 
 
 def test_every_event_kind_and_attention_code_and_log_event_is_documented() -> None:
@@ -166,6 +168,7 @@ def test_every_call_in_the_docs_exists() -> None:
 def test_every_code_that_looks_like_one_of_ours_exists() -> None:
     """Codes are words with an underscore; whatever else is quoted so in prose is a field, a setting or a class."""
     known = {one.code for one in inventory.error_tree()} | set(inventory.attention_codes())
+    known |= set(inventory.refused_wishes())
     known |= {one.key for one in inventory.settings()} | set(generate.WORDS["send"]) | {"load_settings"}
     known |= {field for fields in generate.WORDS["fields"].values() for field in fields}
     known |= {field for event in [*inventory.events(), *inventory.log_events()] for field in event.fields}

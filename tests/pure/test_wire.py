@@ -3,6 +3,7 @@
 import json
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,19 @@ from hypothesis import strategies as st
 from nonchalant.amounts import LIMIT
 from nonchalant.config import parse_settings
 from nonchalant.errors import BadRequest, FeeAboveCap, UnknownAccount, UnknownChain
-from nonchalant.model import Fees, LaneKey, Payload, Request, Speed, State
+from nonchalant.model import Fees, LaneKey, OnSuperseded, Payload, Request, Speed, State
 from nonchalant.ports import Filter
-from nonchalant.wire import MAX_DATA, parse_filter, parse_idempotency_key, parse_lane, parse_request
+from nonchalant.wire import (
+    MAX_DATA,
+    parse_bump,
+    parse_filter,
+    parse_idempotency_key,
+    parse_lane,
+    parse_nothing,
+    parse_reason,
+    parse_replacement,
+    parse_request,
+)
 from tests.lessons import lesson
 
 SENDER = "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266"
@@ -79,6 +90,9 @@ def test_every_field_is_read() -> None:
             access_list=[{"address": OTHER, "storage_keys": [WORD]}, {"address": SENDER}],
             fees={"max_fee_per_gas": "20000000000", "max_priority_fee_per_gas": 1},
             priority=9,
+            valid_until="2030-01-31T13:00:00.123456+01:00",
+            confirmations=10_000,
+            on_superseded="hold",
             simulate=True,
             abi=[*FUNCTIONS, {"type": "error", "name": "Broke", "inputs": [{"name": "by", "type": "uint", "x": 1}]}],
             metadata={"invoice": 42, "lines": [1.5, None, True]},
@@ -97,6 +111,24 @@ def test_every_field_is_read() -> None:
     assert request.fees == Fees(20 * 10**9, 1)
     assert (request.priority, request.idempotency_key) == (9, "invoice-42")
     assert request.metadata == {"invoice": 42, "lines": [1.5, None, True]}
+    assert (request.valid_until, request.confirmations) == (1_896_091_200_123, 10_000)
+    assert request.on_superseded is OnSuperseded.HOLD
+
+
+@pytest.mark.parametrize(
+    "value",
+    [1_896_091_200, "1896091200", "2030-01-31T12:00:00Z", "2030-01-31t12:00:00.000z", "2030-01-31 07:00:00-05:00"],
+)
+def test_a_deadline_is_a_time_or_seconds_since_1970(value: object) -> None:
+    request = parse(body(valid_until=value))
+    assert request.valid_until == 1_896_091_200_000
+    assert request.body_hash == parse(body(valid_until=1_896_091_200)).body_hash
+
+
+def test_a_field_that_is_absent_leaves_the_hash_alone() -> None:
+    """A client that repeats an old request after an upgrade must get its transaction, not `idempotency_key_reused`."""
+    assert parse(body()).body_hash == "5081312c13fdf484ad689a9bcfb43786e39741c4c80cda759c4bce8a531dddfa"
+    assert parse(body(valid_until=None, confirmations=None, on_superseded=None)).body_hash == parse(body()).body_hash
 
 
 def test_the_library_gives_plain_values() -> None:
@@ -175,8 +207,26 @@ def test_an_amount_is_a_number_a_decimal_or_hex(value: int | str) -> None:
         ({"metadata": "x"}, "metadata"),
         ({"metadata": {"x": "y" * 4096}}, "metadata"),
         ({"nonce": 5}, "nonce"),
-        ({"valid_until": 5}, "valid_until"),
-        ({"confirmations": 5}, "confirmations"),
+        ({"valid_until": "tomorrow"}, "valid_until"),
+        ({"valid_until": "2030-01-31"}, "valid_until"),
+        ({"valid_until": "2030-01-31T12:00:00"}, "valid_until"),  # in which time zone?
+        ({"valid_until": "2030-01-31T24:00:00Z"}, "valid_until"),
+        ({"valid_until": "2030-01-31T12:00:00+99:00"}, "valid_until"),
+        ({"valid_until": "1969-12-31T23:59:59Z"}, "valid_until"),
+        ({"valid_until": "9999-12-31T23:59:59-23:59"}, "valid_until"),
+        ({"valid_until": "٢٠٣٠-01-31T12:00:00Z"}, "valid_until"),
+        ({"valid_until": -1}, "valid_until"),
+        ({"valid_until": 1.5}, "valid_until"),
+        ({"valid_until": 253_402_300_800}, "valid_until"),
+        ({"valid_until": ""}, "valid_until"),
+        ({"valid_until": []}, "valid_until"),
+        ({"confirmations": 0}, "confirmations"),
+        ({"confirmations": 10_001}, "confirmations"),
+        ({"confirmations": "5"}, "confirmations"),
+        ({"confirmations": True}, "confirmations"),
+        ({"on_superseded": "retry"}, "on_superseded"),
+        ({"on_superseded": 1}, "on_superseded"),
+        ({"simulate": 1}, "simulate"),
         ({"a.b`$": 5}, "a.b`$"),
     ],
 )
@@ -329,6 +379,10 @@ def test_requests_that_mean_different_things_have_different_hashes() -> None:
         body(metadata={}),
         body(metadata={"a": 1}),
         body(simulate=True),
+        body(valid_until=5),
+        body(confirmations=5),
+        body(on_superseded="hold"),
+        body(on_superseded="requeue"),
         body(abi=[{"type": "error", "name": "Broke"}]),
         body(abi=[{"type": "error", "name": "Shut"}]),
         body(fees={"speed": "slow"}),
@@ -399,13 +453,69 @@ json_values = st.recursive(
     max_leaves=8,
 )
 fields = st.sampled_from(
-    ["chain_id", "from", "to", "value", "data", "gas", "access_list", "fees", "priority", "metadata", "nonce"]
+    [
+        *("chain_id", "from", "to", "value", "data", "gas", "access_list", "fees", "priority", "metadata", "nonce"),
+        *("valid_until", "confirmations", "on_superseded", "simulate", "abi", "reason"),
+    ]
 )
+RULES = SETTINGS.chains[0].fees
 
 
 # Cheap, so many; with the profile of `make test-long` twenty times as many again.
 often = settings(max_examples=10 * settings.default.max_examples)
 very_often = settings(max_examples=40 * settings.default.max_examples)
+
+
+def test_a_replacement_is_a_whole_payload_held_to_the_same_checks() -> None:
+    payload, fees = parse_replacement({"to": CHECKSUMMED, "value": "0x5", "data": b"\x01", "gas": 30_000}, RULES)
+    assert (payload, fees) == (Payload(to=SENDER, value=5, data=b"\x01", gas=30_000), None)
+    assert parse_replacement(json.dumps({"to": OTHER, "fees": {"speed": "fast"}}).encode(), RULES)[1] is Speed.FAST
+    gwei = 10**9
+    with pytest.raises(FeeAboveCap, match=r"fees.max_fee_per_gas"):
+        parse_replacement({"to": OTHER, "fees": {"max_fee_per_gas": 101 * gwei, "max_priority_fee_per_gas": 1}}, RULES)
+    for wrong, field in (
+        ({}, "to"),
+        ({"to": "0x"}, "to"),
+        ({"to": OTHER, "gas": 1}, "gas"),
+        ({"to": OTHER, "chain_id": 31337}, "chain_id"),
+        ({"to": OTHER, "priority": 1}, "priority"),
+    ):
+        with pytest.raises(BadRequest) as caught:
+            parse_replacement(wrong, RULES)
+        assert caught.value.field == field
+
+
+def test_a_bump_names_a_price_or_leaves_it_to_the_market() -> None:
+    assert parse_bump({}, RULES) is None
+    assert parse_bump(b'{"fees": {"gas_price": "7"}}', RULES) == Fees(7)
+    with pytest.raises(FeeAboveCap, match=r"fees.gas_price"):
+        parse_bump({"fees": {"gas_price": 10**12}}, RULES)
+    with pytest.raises(BadRequest, match="unknown field; known here: fees"):
+        parse_bump({"speed": "fast"}, RULES)
+
+
+def test_a_reason_is_one_short_line() -> None:
+    assert (parse_reason({}), parse_reason({"reason": " rotating keys "})) == ("", "rotating keys")
+    for reason in ("x" * 501, "a\nb", "a\x1b[31m", "\ud800", 5, None):
+        with pytest.raises(BadRequest) as caught:
+            parse_reason({"reason": reason})
+        assert caught.value.field == "reason"
+
+
+def test_what_takes_nothing_takes_only_nothing() -> None:
+    parse_nothing(b"{}")
+    for wrong in ({"force": True}, b"[]", b"null", b""):
+        with pytest.raises(BadRequest):
+            parse_nothing(wrong)
+
+
+@often
+@given(st.dictionaries(fields, json_values, max_size=5))
+def test_any_json_is_a_wish_or_a_bad_request(changes: dict[str, object]) -> None:
+    raw = json.dumps(changes).encode()
+    for parse_body in (partial(parse_replacement, rules=RULES), partial(parse_bump, rules=RULES), parse_reason):
+        with suppress(BadRequest):
+            parse_body(raw)
 
 
 @often

@@ -136,7 +136,8 @@ async def test_a_key_given_twice_is_refused(service: Running) -> None:
         ("GET", "/v1/transactions/nope", 404, "not_found"),
         ("GET", "/v1/transactions/nope/events", 404, "not_found"),
         ("GET", "/v1/transactions/%00%ff", 404, "not_found"),
-        ("GET", "/v1/transactions/a/cancel", 404, "not_found"),
+        ("GET", "/v1/transactions/a/cancel", 405, "method_not_allowed"),
+        ("POST", "/v1/transactions/a/cancelled", 404, "not_found"),
         ("POST", "/v1/transactions/a", 405, "method_not_allowed"),
         ("DELETE", "/v1/transactions", 405, "method_not_allowed"),
         ("OPTIONS", "/v1/transactions", 405, "method_not_allowed"),
@@ -256,11 +257,12 @@ async def test_the_interface_describes_itself(service: Running) -> None:
     assert set(document["paths"]) == {
         "/v1/transactions", "/v1/transactions/{id}", "/v1/transactions/{id}/events", "/v1/lanes",
         "/v1/lanes/{chain_id}/{address}", "/livez", "/readyz",
+        *(f"/v1/transactions/{{id}}/{verb}" for verb in ("cancel", "bump", "replace", "hold", "release")),
     }  # fmt: skip
     schemas = document["components"]["schemas"]
     assert set(schemas["TransactionBody"]["properties"]) == {
         "chain_id", "from", "to", "value", "data", "gas", "access_list", "fees", "priority", "simulate",
-        "abi", "metadata",
+        "abi", "metadata", "valid_until", "confirmations", "on_superseded",
     }  # fmt: skip
     assert schemas["TransactionBody"]["additionalProperties"] is False
     for name in re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)):
@@ -310,7 +312,12 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
     max_leaves=8,
 )
-fields = st.sampled_from([*BODY, "data", "gas", "access_list", "fees", "priority", "metadata", "nonce"])
+fields = st.sampled_from(
+    [
+        *(*BODY, "data", "gas", "access_list", "fees", "priority", "metadata", "nonce"),
+        *("valid_until", "confirmations", "on_superseded", "abi", "simulate", "reason"),
+    ]
+)
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -324,6 +331,11 @@ async def test_no_input_is_answered_with_5xx(service: Running, data: st.DataObje
     headers = {"Content-Type": "application/json"} | ({} if key is None else {"Idempotency-Key": key})
     status, answer, _ = await service.post(data=raw, json=None, headers=headers)
     assert status in (202, 400, 422), answer
+    verb = data.draw(st.sampled_from(["cancel", "bump", "replace", "hold", "release"]))
+    target = answer["id"] if status == 202 else "tx_nope"
+    wish = data.draw(st.dictionaries(fields, json_values, max_size=4) | json_values)
+    status, answer, _ = await service.call("POST", f"/v1/transactions/{target}/{verb}", json=wish)
+    assert status in (202, 400, 404, 409), answer
     query = data.draw(
         st.dictionaries(st.sampled_from(["state", "nonce", "cursor", "limit", "wait"]), st.text(max_size=30))
     )

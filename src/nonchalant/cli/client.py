@@ -53,6 +53,16 @@ class Client:
         given = {name: value for name, value in (query or {}).items() if value is not None}
         return self._call("GET", f"{path}?{urlencode(given)}" if given else path, waits=waits)
 
+    def post(self, path: str, body: Mapping[str, object] | None = None, *, waits: float = 0.0) -> Shown:
+        """A wish; the same one again does no harm."""
+        try:
+            return self._call("POST", path, body=body or {}, waits=waits)
+        except _Interrupted as error:
+            raise ServiceUnreachable(f"{error}; it may have been heard: look, and repeat the command") from None
+
+    def wish(self, tx_id: str, verb: str, body: Mapping[str, object] | None = None) -> Shown:
+        return self.post(f"/v1/transactions/{quote(tx_id, safe='')}/{verb}", body)
+
     def transaction(self, tx_id: str, *, wait: float = 0.0, after: int | None = None) -> Shown:
         query = {"wait": f"{wait:.3f}", "after": after} if wait else None
         return self.get(f"/v1/transactions/{quote(tx_id, safe='')}", query, waits=wait)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from nonchalant.amounts import parse_wei
 from nonchalant.cli.client import Client
+from nonchalant.model import Speed
 
 Url = Annotated[
     str, typer.Option("--url", envvar="NONCHALANT_URL", help="Where the service listens.", show_default=True)
@@ -20,6 +22,58 @@ Config = Annotated[
 Chain = Annotated[
     int | None, typer.Option("--chain", help="The chain's id; without it the only one.", show_default=False)
 ]
+
+Id = Annotated[str, typer.Argument(metavar="ID")]
+
+# What should happen.
+PayTo = Annotated[str | None, typer.Option("--to", help="The receiver; without one a contract is created.")]
+Value = Annotated[str, typer.Option("--value", metavar="AMOUNT", help="In wei, or as 5gwei, 0.01ether.")]
+Data = Annotated[str, typer.Option("--data", help="Call data as 0x-hex.")]
+Gas = Annotated[int | None, typer.Option("--gas", help="The gas limit; without it an estimate.", show_default=False)]
+Abi = Annotated[
+    Path | None, typer.Option("--abi", help="A JSON ABI whose errors put a revert in words.", show_default=False)
+]
+
+# What to offer for it.
+Quickness = Annotated[Speed | None, typer.Option("--speed", help="How eagerly to pay.", show_default=False)]
+MaxFee = Annotated[
+    str | None, typer.Option("--max-fee", metavar="AMOUNT", help="The most for one gas, with --max-priority-fee.")
+]
+MaxPriorityFee = Annotated[
+    str | None, typer.Option("--max-priority-fee", metavar="AMOUNT", help="The tip for one gas, with --max-fee.")
+]
+GasPrice = Annotated[
+    str | None, typer.Option("--gas-price", metavar="AMOUNT", help="For one gas, where there is no base fee.")
+]
+
+
+def payload_of(*, to: str | None, value: str, data: str, gas: int | None, abi: Path | None) -> dict[str, Any]:
+    """What should happen, as the service takes it."""
+    body: dict[str, Any] = {"value": str(wei(value, "--value")), "data": data}
+    given = {"to": to, "gas": gas, "abi": None if abi is None else _abi(abi)}
+    return body | {name: value for name, value in given.items() if value is not None}
+
+
+def fees_of(
+    *, speed: Speed | None, max_fee: str | None, max_priority_fee: str | None, gas_price: str | None
+) -> dict[str, str] | None:
+    """What to offer, as the service takes it; None: nothing was said of it."""
+    prices = {
+        "max_fee_per_gas": ("--max-fee", max_fee),
+        "max_priority_fee_per_gas": ("--max-priority-fee", max_priority_fee),
+        "gas_price": ("--gas-price", gas_price),
+    }
+    fees = {name: str(wei(text, option)) for name, (option, text) in prices.items() if text is not None}
+    return fees | ({} if speed is None else {"speed": speed.value}) or None
+
+
+def _abi(path: Path) -> object:
+    """The ABI in a file: alone, or under `abi` as compilers put it."""
+    try:
+        document = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise typer.BadParameter(f"cannot read {path}: {error}", param_hint="--abi") from None
+    return document["abi"] if isinstance(document, dict) and "abi" in document else document
 
 
 def wei(text: str, option: str) -> int:

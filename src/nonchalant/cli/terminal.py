@@ -18,6 +18,8 @@ STATE_STYLES: Final = {
     "confirmed": "green",
     "reverted": "red",
     "failed": "red",
+    "cancelled": "magenta",
+    "expired": "magenta",
 }
 
 

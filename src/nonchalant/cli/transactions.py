@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from nonchalant.amounts import format_wei
 from nonchalant.cli.client import DEFAULT_URL, Client, Shown
-from nonchalant.cli.options import AsJson, Chain, Url, pick_lane, wei
+from nonchalant.cli.options import (
+    Abi,
+    AsJson,
+    Chain,
+    Data,
+    Gas,
+    GasPrice,
+    MaxFee,
+    MaxPriorityFee,
+    PayTo,
+    Quickness,
+    Url,
+    Value,
+    fees_of,
+    payload_of,
+    pick_lane,
+)
 from nonchalant.cli.terminal import (
     STATE_STYLES,
     json_object,
     moment,
-    plain,
     say,
     short,
     show,
@@ -23,28 +36,48 @@ from nonchalant.cli.terminal import (
     show_json,
     show_table,
 )
-from nonchalant.model import LIVE_STATES, Speed, State
+from nonchalant.cli.watching import fees_in_words, watch_until_the_end
+from nonchalant.model import OnSuperseded, State
 
-tx = typer.Typer(help="Transactions: list, show, watch.", no_args_is_help=True, rich_markup_mode=None)
+tx = typer.Typer(
+    help="Transactions: list, show, watch, cancel, bump, replace, hold, release.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
 
 def send(
     *,
-    to: Annotated[str | None, typer.Option(help="The receiver; without one a contract is created.")] = None,
-    value: Annotated[str, typer.Option(metavar="AMOUNT", help="In wei, or as 5gwei, 0.01ether.")] = "0",
-    data: Annotated[str, typer.Option(help="Call data as 0x-hex.")] = "0x",
+    to: PayTo = None,
+    value: Value = "0",
+    data: Data = "0x",
     sender: Annotated[
         str | None, typer.Option("--from", help="The account; without it the only one, on a dev chain the first.")
     ] = None,
     chain: Chain = None,
-    gas: Annotated[int | None, typer.Option(help="The gas limit; without it an estimate.", show_default=False)] = None,
-    speed: Annotated[Speed | None, typer.Option(help="How eagerly to pay.", show_default=False)] = None,
+    gas: Gas = None,
+    speed: Quickness = None,
+    max_fee: MaxFee = None,
+    max_priority_fee: MaxPriorityFee = None,
+    gas_price: GasPrice = None,
     priority: Annotated[int, typer.Option(min=0, max=9, help="Its place among what is queued; higher goes first.")] = 5,
     simulate: Annotated[
         bool, typer.Option("--simulate", help="Run it on the newest block first, also with --gas.")
     ] = False,
-    abi: Annotated[
-        Path | None, typer.Option(help="A JSON ABI whose errors put a revert in words.", show_default=False)
+    abi: Abi = None,
+    valid_until: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Past it, it expires: 2030-01-31T12:00:00Z, or seconds since 1970."),
+    ] = None,
+    confirmations: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=10_000, help="Have an event when so many blocks are above its own.", show_default=False
+        ),
+    ] = None,
+    on_superseded: Annotated[
+        OnSuperseded | None,
+        typer.Option(help="If somebody else uses its nonce; without it, as finality allows.", show_default=False),
     ] = None,
     idempotency_key: Annotated[
         str | None, typer.Option(help="Repeating the command with it sends nothing twice.")
@@ -61,19 +94,17 @@ def send(
     body: dict[str, Any] = {
         "chain_id": chain_id,
         "from": account,
-        "value": str(wei(value, "--value")),
-        "data": data,
+        **payload_of(to=to, value=value, data=data, gas=gas, abi=abi),
         "priority": priority,
         "simulate": simulate,
     }
-    if to is not None:
-        body["to"] = to
-    if gas is not None:
-        body["gas"] = gas
-    if speed is not None:
-        body["fees"] = {"speed": speed.value}
-    if abi is not None:
-        body["abi"] = _abi(abi)
+    wanted = {
+        "fees": fees_of(speed=speed, max_fee=max_fee, max_priority_fee=max_priority_fee, gas_price=gas_price),
+        "valid_until": valid_until,
+        "confirmations": confirmations,
+        "on_superseded": None if on_superseded is None else on_superseded.value,
+    }
+    body |= {name: value for name, value in wanted.items() if value is not None}
     if metadata is not None:
         try:
             body["metadata"] = json_object(metadata)
@@ -83,16 +114,7 @@ def send(
     if not wait:
         show_json(accepted) if as_json else show(accepted["id"])
         return
-    _watch(client, accepted, timeout, as_json=as_json)
-
-
-def _abi(path: Path) -> object:
-    """The ABI in a file: alone, or under `abi` as compilers put it."""
-    try:
-        document = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise typer.BadParameter(f"cannot read {path}: {error}", param_hint="--abi") from None
-    return document["abi"] if isinstance(document, dict) and "abi" in document else document
+    watch_until_the_end(client, accepted, timeout, as_json=as_json)
 
 
 @tx.command("list")
@@ -160,8 +182,11 @@ def show_one(
             ("value", format_wei(int(shown["value"]))),
             ("data", None if shown["data"] == "0x" else short(shown["data"], keep=66)),
             ("gas limit", None if shown["gas"] is None else str(shown["gas"])),
-            ("fees", _fees(shown["fees"])),
+            ("version", None if shown["payload_version"] == 1 else str(shown["payload_version"])),
+            ("fees", fees_in_words(shown["fees"])),
             ("priority", str(shown["priority"])),
+            ("valid until", shown["valid_until"]),
+            ("superseded", shown["on_superseded"]),
             ("nonce", None if shown["nonce"] is None else str(shown["nonce"])),
             ("hash", shown["hash"]),
             ("block", receipt and f"{receipt['block_number']} ({receipt['block_hash']})"),
@@ -180,7 +205,7 @@ def show_one(
                 (
                     a["kind"],
                     str(a["nonce"]),
-                    _fees(a["fees"]),
+                    fees_in_words(a["fees"]),
                     str(a["gas"]),
                     moment(a["sent_at"]),
                     a["answer"] or "",
@@ -209,70 +234,7 @@ def watch(
 ) -> None:
     """Show a transaction's way until it is confirmed (exit code 0) or ends otherwise (1)."""
     client = Client(url)
-    _watch(client, client.transaction(tx_id), timeout, as_json=as_json)
-
-
-def _watch(client: Client, shown: Shown, timeout: float | None, *, as_json: bool) -> None:
-    told: dict[str, object] = {}
-
-    def tell(now: Shown) -> None:
-        for line, style in _news(now, told):
-            show(plain(line), style)
-
-    if not as_json:
-        tell(shown)
-    try:
-        end = client.follow(shown, timeout, (lambda _: None) if as_json else tell)
-    except KeyboardInterrupt:
-        say(f"it goes on without you; see `nonchalant tx watch {shown['id']}`", style="dim")
-        raise typer.Exit(130) from None
-    if as_json:
-        show_json(end)
-    if end["held"]:
-        say(f"it is held and does not go on by itself; see `nonchalant tx show {end['id']}`", "yellow")
-    elif end["state"] in LIVE_STATES:
-        say(
-            f"still {end['state']} after {timeout:g} s; it goes on by itself, see `nonchalant tx watch {end['id']}`",
-            "yellow",
-        )
-    if end["state"] != State.CONFIRMED:
-        raise typer.Exit(1)
-
-
-def _news(now: Shown, told: dict[str, object]) -> list[tuple[str, str | None]]:
-    """What has changed since the last time, as lines; `told` remembers."""
-    lines: list[tuple[str, str | None]] = []
-    if told.get("state") != (now["state"], now["hash"]):
-        told["state"] = (now["state"], now["hash"])
-        lines.append(
-            (
-                f"{moment(now['updated_at'])[6:]}  {now['state']:<9}  {_what(now)}".rstrip(),
-                STATE_STYLES.get(now["state"]),
-            )
-        )
-    attention = now["attention"]
-    if attention is not None and told.get("attention") != attention["reason"]:
-        lines.append((f"          needs attention: {attention['reason']}", "yellow"))
-    told["attention"] = attention and attention["reason"]
-    return lines
-
-
-def _what(now: Shown) -> str:
-    receipt = now["receipt"]
-    match now["state"]:
-        case "queued":
-            return str(now["id"])
-        case "signed":
-            return f"nonce {now['nonce']}"
-        case "sent":
-            return f"nonce {now['nonce']}  {now['hash']}"
-        case "mined":
-            return f"block {receipt['block_number']}  {now['hash']}"
-        case "confirmed" | "reverted":
-            why = "" if now["failure"] is None else f"  {now['failure']}"
-            return f"block {receipt['block_number']}  cost {format_wei(int(receipt['cost']))}  {now['hash']}{why}"
-        case _:
-            return str(now["failure"] or "")
+    watch_until_the_end(client, client.transaction(tx_id), timeout, as_json=as_json)
 
 
 def _row(shown: Shown) -> tuple[str, ...]:
@@ -287,12 +249,3 @@ def _row(shown: Shown) -> tuple[str, ...]:
         short(shown["hash"]),
         moment(shown["created_at"]),
     )
-
-
-def _fees(fees: dict[str, str]) -> str:
-    if "speed" in fees:
-        return fees["speed"]
-    if "gas_price" in fees:
-        return f"{format_wei(int(fees['gas_price']))} a gas"
-    most, tip = int(fees["max_fee_per_gas"]), int(fees["max_priority_fee_per_gas"])
-    return f"up to {format_wei(most)} a gas, tip {format_wei(tip)}"

@@ -9,6 +9,7 @@ from typing import Final
 import structlog
 
 from nonchalant.errors import NonchalantError
+from nonchalant.service.front import Front, Node, Route
 from nonchalant.service.http import PROBLEM_JSON, Answer, Call, Gone, Receive, Scope, Send
 from nonchalant.service.problems import (
     Busy,
@@ -18,7 +19,7 @@ from nonchalant.service.problems import (
     describe,
     status_of,
 )
-from nonchalant.service.routes import ROUTES, Front, Node, Route
+from nonchalant.service.routes import ROUTES
 
 # Waiting calls are cheap, but not free; beyond this a caller is told to come back.
 MOST_AT_ONCE: Final = 2_000

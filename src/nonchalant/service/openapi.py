@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 
 from nonchalant.model import State
+from nonchalant.service.front import Parameter, Route
 from nonchalant.service.http import JSON, PROBLEM_JSON
-from nonchalant.service.routes import ROUTES, Parameter, Route
+from nonchalant.service.routes import ROUTES
 from nonchalant.views import Problem
 
 
@@ -45,7 +46,10 @@ def _operation(route: Route) -> dict[str, Any]:
         "responses": responses,
     }
     if route.takes is not None:
-        operation["requestBody"] = {"required": True, **_content(route.takes, JSON, "What should happen.")}
+        operation["requestBody"] = {
+            "required": not route.may_be_empty,
+            **_content(route.takes, JSON, "What should happen."),
+        }
     return operation
 
 

@@ -10,12 +10,18 @@ from nonchalant.errors import (
     BadRequest,
     CommitUnknown,
     KeyReused,
+    LaneDraining,
     NonchalantError,
     NotFound,
     QueueFull,
     ShuttingDown,
     StoreUnavailable,
+    TooLate,
+    TooManyReplacements,
+    TooManyWishes,
     Unreachable,
+    WishPending,
+    WishRefused,
 )
 from nonchalant.views import Problem
 
@@ -23,8 +29,15 @@ from nonchalant.views import Problem
 STATUS: Final[Mapping[type[NonchalantError], int]] = {
     BadRequest: 400,
     NotFound: 404,
+    # Not for repeating: a lane drains until somebody resumes it, and what came too late stays too late.
+    LaneDraining: 409,
+    TooLate: 409,
+    TooManyReplacements: 409,
+    WishRefused: 409,
     KeyReused: 422,
     QueueFull: 429,
+    TooManyWishes: 429,
+    WishPending: 503,
     StoreUnavailable: 503,
     CommitUnknown: 503,
     ShuttingDown: 503,

@@ -17,7 +17,7 @@ from nonchalant.config import Listen
 from nonchalant.errors import BadSettings
 from nonchalant.service.asgi import Limits, Service
 from nonchalant.service.connection import Connection
-from nonchalant.service.routes import Node
+from nonchalant.service.front import Node
 
 # How long calls under way may take once we stop; a call that waits for a change answers at once.
 GRACE_SECONDS: Final = 10

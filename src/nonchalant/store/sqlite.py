@@ -53,6 +53,7 @@ from nonchalant.ports import (
     NoRoom,
     Offload,
     Orders,
+    Overdue,
     Wished,
 )
 from nonchalant.store import migrations, queries, rows
@@ -148,6 +149,8 @@ class SqliteStore:
             depths[lane] = self._depth(lane, limit)
         if depths[lane] == CLOSED:
             return self._known(request) or Draining()
+        if request.valid_until is not None and request.valid_until <= now:
+            return self._known(request) or Overdue()
         if depths[lane] >= limit:
             return self._known(request) or NoRoom()
         row = self._run("insert_transaction", **rows.request_columns(request), now=now).fetchone()
@@ -244,9 +247,7 @@ class SqliteStore:
 
     async def alter_queued(self, tx: Transaction, events: Sequence[Event]) -> None:
         def act(_: int) -> None:
-            self._expect_one("alter_queued", rows.transaction_columns(tx))
-            if tx.live:  # an end changes nothing of what was asked for, and the row is closed
-                self._expect_one("rewrite_transaction", rows.wish_columns(tx))
+            self._expect_one("alter_queued", rows.transaction_columns(tx) | rows.wish_columns(tx))
             for event in events:
                 self._run("insert_event", **rows.event_columns(event))
 
@@ -300,9 +301,13 @@ class SqliteStore:
         if after.mode is Mode.OPEN:
             self._run("believe_chain", **lane._asdict())
         self._run("put_control", **lane._asdict(), mode=after.mode.value, reason=after.reason, now=after.since)
-        kind = "lane.resumed" if after.mode is Mode.OPEN else "lane.paused"
-        data = {"mode": after.mode.value, "reason": after.reason}
-        self._run("insert_event", **rows.event_columns(Event(kind=kind, lane=lane, at=after.since, data=data)))
+        told = Event(
+            kind="lane.resumed" if after.mode is Mode.OPEN else "lane.paused",
+            lane=lane,
+            at=after.since,
+            data={"mode": after.mode.value, "reason": after.reason},
+        )
+        self._run("insert_event", **rows.event_columns(told))
 
     # the owner's work
 

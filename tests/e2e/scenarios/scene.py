@@ -6,7 +6,6 @@ Transactions go by their idempotency key: each pays one wei to an address of its
 from __future__ import annotations
 
 import asyncio
-import json
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, closing
@@ -17,18 +16,7 @@ from eth_account import Account
 from eth_utils import to_checksum_address
 
 from nonchalant.app import Nonchalant, Wrap
-from nonchalant.model import (
-    TERMINAL_STATES,
-    Attempt,
-    AttemptKind,
-    Fees,
-    LaneKey,
-    Payload,
-    Speed,
-    State,
-    Transaction,
-    TxId,
-)
+from nonchalant.model import TERMINAL_STATES, Attempt, State, Transaction, TxId
 from nonchalant.ports import Signer
 from nonchalant.testing import FaultProxy
 from nonchalant.watch import Follower
@@ -159,48 +147,6 @@ class Scene:
         asked = {"chain_id": anvil.CHAIN_ID, "sender": ALICE, "idempotency_key": key, **fields}
         self._ids[key] = (await self.node.send(**asked)).id
 
-    def id(self, key: str) -> TxId:
-        return self._ids[key]
-
-    @property
-    def lane(self) -> LaneKey:
-        """Alice's."""
-        return LaneKey(anvil.CHAIN_ID, ALICE)
-
-    async def cancel(self, *keys: str) -> None:
-        for key in keys:
-            await self.node.asking.cancel(self._ids[key])
-
-    async def replace(self, key: str, by: str, **payload: Any) -> None:
-        """Let it pay somebody else."""
-        other = Payload(**{"to": ledger.recipient(by), "value": 1, **payload})
-        await self.node.asking.replace(self._ids[key], other)
-
-    async def bump(self, key: str, fees: Fees | Speed | None = None) -> None:
-        await self.node.asking.bump(self._ids[key], fees)
-
-    async def cancelling(self, *keys: str) -> None:
-        """Until a node has taken what cancels them."""
-
-        async def taken() -> bool:
-            tried = [await self.attempts(key) for key in keys]
-            cancels = [{one.hash for one in each if one.kind is AttemptKind.CANCEL} for each in tried]
-            held = {each.hash for proxy in self.proxies for each in proxy.sent if each.taken}
-            return all(hashes & held for hashes in cancels)
-
-        await self.until(taken, f"what cancels {keys} is taken")
-
-    async def answered(self) -> None:
-        """Until the lane's owner has answered every wish."""
-        await self.until(lambda: self.ask("SELECT count(*) FROM wishes WHERE reply IS NULL") == [(0,)], "answered")
-
-    async def refused(self) -> str | None:
-        """Once the last wish is answered: the code of its refusal, None if it was granted."""
-        await self.answered()
-        [(reply,)] = self.ask("SELECT reply FROM wishes ORDER BY place DESC LIMIT 1")
-        code: str | None = json.loads(reply)[0]
-        return code
-
     # what the store says
 
     async def tx(self, key: str) -> Transaction:
@@ -300,10 +246,6 @@ class Scene:
 
     async def count(self, address: str = ALICE, tag: str = "latest") -> int:
         return int(await self.chain.rpc("eth_getTransactionCount", address, tag), 16)
-
-    async def paid(self, *keys: str) -> list[int]:
-        """How many wei arrived where each of these goes."""
-        return [int(await self.chain.rpc("eth_getBalance", ledger.recipient(key), "latest"), 16) for key in keys]
 
     async def pool(self, address: str = ALICE) -> list[int]:
         """The nonces that the chain's node holds of an account."""

@@ -175,8 +175,10 @@ UPDATE transactions SET payload = :payload, earlier = :earlier, fees = :fees WHE
 
 -- alter_queued --
 -- From any node: only while it is queued, and as it was read. No row: it is not.
+-- One statement, because after it the row may have ended, and then nothing touches it any more.
 UPDATE transactions SET
-    state = :state, version = :version, held = :held, attention = :attention, updated_at = :updated_at
+    state = :state, version = :version, held = :held, attention = :attention, updated_at = :updated_at,
+    payload = :payload, earlier = :earlier, fees = :fees
 WHERE id = :id AND version = :version - 1 AND state = 'queued';
 
 -- overdue --

@@ -1,0 +1,147 @@
+"""What callers write: the shape of each body, and what is wrong with one that does not have it, by the field's name.
+
+A shape says which fields there are and of what type; `wire` makes values of them and checks what they mean.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+
+from nonchalant.errors import BadRequest
+from nonchalant.model import OnSuperseded, Speed
+
+Number = int | str
+Moment = int | str
+
+
+class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class AccessBody(Body, frozen=True, kw_only=True):
+    """One entry of an EIP-2930 access list."""
+
+    address: str
+    storage_keys: list[str] = []
+
+
+class FeesBody(Body, frozen=True, kw_only=True):
+    """A speed, or both EIP-1559 prices, or a gas price. Nothing: the chain's configured speed."""
+
+    speed: Speed | None = None
+    max_fee_per_gas: Number | None = None
+    max_priority_fee_per_gas: Number | None = None
+    gas_price: Number | None = None
+
+
+class TransactionBody(Body, frozen=True, kw_only=True, rename={"sender": "from"}):
+    """What should happen. Numbers may be integers, decimal strings or 0x-hex; amounts are in wei."""
+
+    chain_id: Number
+    sender: str
+    to: str | None = None
+    value: Number = 0
+    data: str = "0x"
+    gas: Number | None = None
+    access_list: list[AccessBody] = []
+    fees: FeesBody | None = None
+    priority: int = 5
+    valid_until: Moment | None = None
+    confirmations: int | None = None
+    on_superseded: OnSuperseded | None = None
+    simulate: bool = False
+    abi: list[dict[str, Any]] | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class ReplaceBody(Body, frozen=True, kw_only=True):
+    """What should happen instead: the whole payload, nothing of the old one is kept."""
+
+    to: str | None = None
+    value: Number = 0
+    data: str = "0x"
+    gas: Number | None = None
+    access_list: list[AccessBody] = []
+    abi: list[dict[str, Any]] | None = None
+    fees: FeesBody | None = None
+
+
+class BumpBody(Body, frozen=True, kw_only=True):
+    """What to offer now; nothing: what the market asks."""
+
+    fees: FeesBody | None = None
+
+
+class ReasonBody(Body, frozen=True, kw_only=True):
+    """Why, for whoever looks at it later."""
+
+    reason: str = ""
+
+
+class NothingBody(Body, frozen=True, kw_only=True):
+    """An empty object, or nothing at all."""
+
+
+B = TypeVar("B", bound=Body)
+
+
+@cache
+def _decoder(kind: type[B]) -> msgspec.json.Decoder[B]:
+    return msgspec.json.Decoder(kind)
+
+
+def decode(body: bytes | Mapping[str, object], kind: type[B]) -> B:
+    """The body in its shape, from JSON or from plain values (there `data` may be bytes)."""
+    try:
+        if isinstance(body, bytes):
+            decoded: B = _decoder(kind).decode(body)
+            return decoded
+        values = dict(body)
+        data = values.get("data")
+        if isinstance(data, bytes | bytearray | memoryview):
+            values["data"] = "0x" + bytes(data).hex()
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        raise _misfit(str(error), kind) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadRequest(f"the body is not JSON: {error}") from None
+    except RecursionError:
+        raise BadRequest("the body is nested too deeply") from None
+
+
+_EXPECTED = {
+    "int": "a whole number",
+    "int | str": "a whole number, decimal or 0x-hex",
+    "str": "text",
+    "object": "an object",
+    "bool": "true or false",
+    "array": "a list",
+}
+_CHOICES = {"fees.speed": Speed, "on_superseded": OnSuperseded}
+
+
+def _misfit(message: str, kind: type[Body]) -> BadRequest:
+    """msgspec's "what - at `$.path`" in our words, with the field's whole name."""
+    what, _, place = message.partition(" - at ")
+    path = place.rpartition("$")[2].strip("`.")
+    named = re.fullmatch(r"Object (missing required|contains unknown) field `(.*)`", what, re.DOTALL)
+    if named is not None:
+        field = f"{path}.{named.group(2)}" if path else named.group(2)
+        if named.group(1) == "missing required":
+            return BadRequest("missing", field=field)
+        names = ", ".join((FeesBody if path == "fees" else AccessBody if path else kind).__struct_encode_fields__)
+        return BadRequest(f"unknown field; known here: {names}" if names else "unknown field", field=field)
+    if path in _CHOICES:
+        what = f"expected one of {', '.join(_CHOICES[path])}"
+    if path == "valid_until":
+        what = "expected a time, such as 2030-01-31T12:00:00Z, or seconds since 1970"
+    wrong = re.fullmatch(r"Expected `(.*?)(?: \| null)?`(?:, got `(.*)`)?", what)
+    if wrong is not None:
+        got = f", got {wrong.group(2)}" if wrong.group(2) else ""
+        what = f"expected {_EXPECTED.get(wrong.group(1), wrong.group(1))}{got}"
+    return BadRequest(what if path else f"the body: {what}", field=path or None)

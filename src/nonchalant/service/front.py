@@ -1,0 +1,104 @@
+"""What every call has at hand: the node, the waiting room, and how a call is described."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from nonchalant.asking import Asking
+from nonchalant.bodies import Body
+from nonchalant.config import AccountSettings, Settings
+from nonchalant.model import LaneKey, Request, Transaction, TxId, Wei
+from nonchalant.ports import Store
+from nonchalant.service.http import Answer, Call
+from nonchalant.service.problems import Busy
+
+TEXT: Final[Mapping[str, Any]] = {"type": "string"}
+WHOLE: Final[Mapping[str, Any]] = {"type": "integer", "minimum": 0}
+
+
+class LiveLane(Protocol):
+    """What a node knows of a lane beside the store; None: not now."""
+
+    @property
+    def balance(self) -> Wei | None: ...
+    @property
+    def in_flight(self) -> int | None: ...
+    @property
+    def window(self) -> int: ...
+    @property
+    def head(self) -> int | None: ...
+
+
+class Node(Protocol):
+    """The engine's side of the service."""
+
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def store(self) -> Store: ...
+    @property
+    def asking(self) -> Asking: ...
+    @property
+    def known_lanes(self) -> Mapping[LaneKey, AccountSettings]: ...
+
+    def new_id(self) -> TxId: ...
+
+    async def submit(self, request: Request) -> tuple[Transaction, bool]:
+        """The accepted transaction, and whether it is new (False: the idempotency key was known, same request)."""
+
+    async def wait_for_change(self, tx_id: TxId, seconds: float, /) -> None:
+        """Returns when the transaction may have changed, at the latest after so many seconds."""
+
+    async def lane_view(self, key: LaneKey) -> LiveLane: ...
+
+    def ready(self) -> tuple[bool, str]: ...
+
+
+@dataclass(slots=True)
+class Front:
+    """What the calls work with. `closing`: waiting calls answer now."""
+
+    node: Node
+    most_waiting: int
+    waiting: int = 0
+    closing: bool = False
+
+    @contextmanager
+    def place_to_wait(self) -> Iterator[None]:
+        """`Busy` when all are taken."""
+        if self.waiting >= self.most_waiting:
+            raise Busy("too many calls wait for a change; try again shortly, or ask without wait")
+        self.waiting += 1
+        try:
+            yield
+        finally:
+            self.waiting -= 1
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    name: str
+    about: str
+    schema: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One call. `path` has its variable parts in braces."""
+
+    method: str
+    path: str
+    does: str
+    handle: Callable[[Front, Call], Awaitable[Answer]]
+    answers: type[msgspec.Struct]
+    status: int = 200
+    query: Sequence[Parameter] = ()
+    headers: Sequence[Parameter] = ()
+    takes: type[Body] | None = None
+    may_be_empty: bool = False  # the body
+    problems: Sequence[int] = (400, 503)

@@ -1,0 +1,50 @@
+"""The calls about lanes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from nonchalant.errors import NotFound
+from nonchalant.ports import LaneSummary
+from nonchalant.service.front import Front
+from nonchalant.service.http import Answer, Call
+from nonchalant.views import LanesView, LaneView, show_lane
+from nonchalant.wire import parse_lane
+
+# A lane is shown without its balance when its chain does not answer by then.
+LANE_PATIENCE: Final = 2.0
+
+
+async def list_lanes(front: Front, call: Call) -> Answer:
+    call.only(())
+    places = {key: place for place, key in enumerate(front.node.known_lanes)}
+    lanes = sorted(
+        await front.node.store.lanes(),
+        key=lambda lane: (places.get(lane.record.key, len(places)), lane.record.key),
+    )
+    return Answer(LanesView(lanes=await asyncio.gather(*(_lane(front, lane) for lane in lanes))))
+
+
+async def get_lane(front: Front, call: Call) -> Answer:
+    call.only(())
+    chain_id, address = call.parts
+    summary = await front.node.store.lane(parse_lane(chain_id, address))
+    if summary is None:
+        raise NotFound(f"there is no lane of {address} on chain {chain_id}; GET /v1/lanes lists them")
+    return Answer(await _lane(front, summary))
+
+
+async def _lane(front: Front, summary: LaneSummary) -> LaneView:
+    key = summary.record.key
+    nothing_open = None if summary.slots else 0
+    account = front.node.known_lanes.get(key)
+    if account is None:  # it was configured once
+        return show_lane(summary, window=None, in_flight=nothing_open, balance=None, head=None)
+    try:
+        async with asyncio.timeout(LANE_PATIENCE):
+            now = await front.node.lane_view(key)
+    except TimeoutError:
+        return show_lane(summary, window=account.window, in_flight=nothing_open, balance=None, head=None)
+    in_flight = nothing_open if now.in_flight is None else now.in_flight
+    return show_lane(summary, window=now.window, in_flight=in_flight, balance=now.balance, head=now.head)

@@ -1,0 +1,166 @@
+"""The calls about transactions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from nonchalant.errors import BadRequest, NotFound
+from nonchalant.fees import FeeRules
+from nonchalant.model import Transaction, TxId
+from nonchalant.service.front import Front
+from nonchalant.service.http import Answer, Call, Gone
+from nonchalant.views import EventsView, TransactionsView, TransactionView, show_event, show_transaction
+from nonchalant.wire import (
+    parse_bump,
+    parse_filter,
+    parse_nothing,
+    parse_number,
+    parse_reason,
+    parse_replacement,
+    parse_request,
+    rules_of,
+)
+
+LONGEST_WAIT: Final = 60.0
+# Another node may have made the change: look again, whether or not somebody here was told.
+LOOK_AGAIN: Final = 1.0
+# How long the lane's owner may take to say yes or no to a wish; after that the caller learns it from the transaction.
+OWNER_SECONDS: Final = 5.0
+
+
+async def post_transaction(front: Front, call: Call) -> Answer:
+    call.only(())
+    node = front.node
+    request = parse_request(
+        await call.json_body(),
+        tx_id=node.new_id(),
+        settings=node.settings,
+        lanes=node.known_lanes,
+        idempotency_key=call.header("Idempotency-Key"),
+    )
+    tx, created = await node.submit(request)
+    headers = {"Location": f"/v1/transactions/{tx.id}"}
+    if not created:
+        headers["Idempotency-Replayed"] = "true"
+    return Answer(show_transaction(tx, ()) if created else await _shown(front, tx), 202, headers)
+
+
+async def get_transaction(front: Front, call: Call) -> Answer:
+    given = call.only(("wait", "after"))
+    (tx_id,) = call.parts
+    patience = _seconds(given.get("wait", "0"))
+    after = parse_number(given["after"], "after", 2**63 - 1) if "after" in given else None
+    tx = await _find(front, tx_id)
+    if patience > 0 and not _has_moved(tx, after):
+        with front.place_to_wait():
+            tx = await _moved(front, call, tx, after, patience)
+    return Answer(await _shown(front, tx))
+
+
+async def list_transactions(front: Front, call: Call) -> Answer:
+    wanted = parse_filter(call.query())
+    store = front.node.store
+    found = await store.transactions(wanted)
+    attempts = await store.attempts([tx.id for tx in found])
+    return Answer(
+        TransactionsView(
+            transactions=[show_transaction(tx, attempts.get(tx.id, ())) for tx in found],
+            next_cursor=str(found[-1].place) if len(found) == wanted.limit else None,
+        )
+    )
+
+
+async def get_history(front: Front, call: Call) -> Answer:
+    call.only(())
+    (tx_id,) = call.parts
+    events = await front.node.store.history(tx_id)
+    if not events and await front.node.store.transaction(tx_id) is None:
+        raise NotFound(f"there is no transaction {tx_id[:100]!r}")
+    return Answer(EventsView(events=[show_event(event) for event in events]))
+
+
+async def cancel_transaction(front: Front, call: Call) -> Answer:
+    tx_id = await _bare(call)
+    return await _wished(front, await front.node.asking.cancel(tx_id, patience=OWNER_SECONDS))
+
+
+async def bump_transaction(front: Front, call: Call) -> Answer:
+    (tx_id,), body = call.parts, await call.wish()
+    fees = parse_bump(body, await _rules_of(front, tx_id))
+    return await _wished(front, await front.node.asking.bump(tx_id, fees, patience=OWNER_SECONDS))
+
+
+async def replace_transaction(front: Front, call: Call) -> Answer:
+    (tx_id,), body = call.parts, await call.wish()
+    payload, fees = parse_replacement(body, await _rules_of(front, tx_id))
+    return await _wished(front, await front.node.asking.replace(tx_id, payload, fees, patience=OWNER_SECONDS))
+
+
+async def hold_transaction(front: Front, call: Call) -> Answer:
+    (tx_id,), body = call.parts, await call.wish()
+    return await _wished(front, await front.node.asking.hold(tx_id, parse_reason(body)))
+
+
+async def release_transaction(front: Front, call: Call) -> Answer:
+    tx_id = await _bare(call)
+    return await _wished(front, await front.node.asking.release(tx_id))
+
+
+async def _bare(call: Call) -> TxId:
+    """Whom a wish is about that says nothing else."""
+    parse_nothing(await call.wish())
+    (tx_id,) = call.parts
+    return tx_id
+
+
+async def _wished(front: Front, tx: Transaction) -> Answer:
+    return Answer(await _shown(front, tx), 202)
+
+
+async def _rules_of(front: Front, tx_id: TxId) -> FeeRules:
+    tx = await _find(front, tx_id)
+    return rules_of(tx.lane, front.node.settings, front.node.known_lanes)
+
+
+async def _find(front: Front, tx_id: TxId) -> Transaction:
+    tx = await front.node.store.transaction(tx_id)
+    if tx is None:
+        raise NotFound(f"there is no transaction {tx_id[:100]!r}")
+    return tx
+
+
+def _has_moved(tx: Transaction, after: int | None) -> bool:
+    return not tx.live or (after is not None and tx.version > after)
+
+
+async def _moved(front: Front, call: Call, tx: Transaction, after: int | None, patience: float) -> Transaction:
+    """The transaction once it has moved, or as it is when the time is over or the service closes."""
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + patience
+    # A client that gave up gives its place back.
+    leaving = asyncio.create_task(call.left())
+    try:
+        while not _has_moved(tx, after) and (left := deadline - clock()) > 0 and not front.closing:
+            await front.node.wait_for_change(tx.id, min(left, LOOK_AGAIN))
+            if leaving.done():
+                raise Gone
+            tx = await _find(front, tx.id)
+    finally:
+        leaving.cancel()
+    return tx
+
+
+async def _shown(front: Front, tx: Transaction) -> TransactionView:
+    attempts = await front.node.store.attempts([tx.id])
+    return show_transaction(tx, attempts.get(tx.id, ()))
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text) if text.isascii() and len(text) <= 10 else -1.0
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= LONGEST_WAIT:
+        raise BadRequest(f"expected seconds from 0 to {LONGEST_WAIT:g}", field="wait")
+    return seconds
