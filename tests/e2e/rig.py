@@ -69,14 +69,20 @@ def settings_text(
     lease: float = LEASE_SECONDS,
     fees: str = "",
     data_fee: str = "none",
+    account: str = "",
+    top: str = "",
     listen: int = 8645,
 ) -> str:
-    """The settings of a test node: the first dev accounts, and a quick eye on the chain."""
+    """The settings of a test node: the first dev accounts, and a quick eye on the chain.
+
+    `account` and `top` are further lines, for every account and at the top.
+    """
     endpoints = ", ".join(f'"{url}"' for url in urls)
     return f"""
         store = "sqlite:nonchalant.db"
         lease_seconds = {lease}
         listen = "127.0.0.1:{listen}"
+        {top}
 
         [[chains]]
         id = {anvil.CHAIN_ID}
@@ -94,6 +100,7 @@ def settings_text(
         key = {{ env = "E2E_KEY_{number}" }}
         window = {window}
         queue_limit = {queue_limit}
+        {account}
         """
         for number in range(accounts)
     )

@@ -271,10 +271,11 @@ class Scene:
             maxPriorityFeePerGas=hex(GWEI),
         )
 
-    async def authorise(self, nonce: int) -> None:
-        """Alice's key signed an authorisation (EIP-7702), and somebody's transaction carries it in the next block."""
+    async def authorise(self, nonce: int, code: str = "0x" + "00" * 20) -> None:
+        """Alice's key signed an authorisation (EIP-7702) for the code there, and somebody's transaction carries it in
+        the next block. The zero address takes delegated code away."""
         signed = Account.from_key(anvil.KEYS[0]).sign_authorization(
-            {"chainId": anvil.CHAIN_ID, "address": "0x" + "00" * 20, "nonce": nonce}
+            {"chainId": anvil.CHAIN_ID, "address": code, "nonce": nonce}
         )
         bidder = Account.from_key(anvil.KEYS[4])
         raw = bidder.sign_transaction(
