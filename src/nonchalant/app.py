@@ -438,6 +438,7 @@ def engine_rules(settings: Settings, accounts: Mapping[LaneKey, AccountSettings]
     settings_of = {chain.id: chain for chain in settings.chains}
     return EngineRules(
         lease_seconds=settings.lease_seconds,
+        retention=settings.retention * 24 * 3_600_000,
         chains={chain.id: ChainRules(chain.depth, chain.poll_interval) for chain in settings.chains},
         lanes={
             lane: LaneRules(

@@ -156,14 +156,10 @@ def _heed(desk: Desk, work: Work, nonce: int, hash: Hash, endpoint: str, rejecti
     if rejection.fate is Fate.ACCEPTED:
         _note(desk, work, nonce, hash, policy.ACCEPTED)
         return
-    attempt, sending = _attempt(desk, nonce, hash), desk.sending(hash)
-    if (endpoint, rejection.value) in sending.told:
-        return  # said before: not news
-    desk.sendings[hash] = replace(sending, told=sending.told | {(endpoint, rejection.value)})
     _note(desk, work, nonce, hash, rejection.value)
     work.event(
         "attempt.refused",
-        tx_id=attempt.tx_id,
+        tx_id=_attempt(desk, nonce, hash).tx_id,
         nonce=nonce,
         hash=hash,
         endpoint=endpoint,

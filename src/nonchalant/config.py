@@ -23,7 +23,7 @@ from nonchalant.fees import FeeRules
 from nonchalant.model import Millis, Speed, Wei
 from nonchalant.policy import DEFAULT_BUMP_AFTER, Blocks
 from nonchalant.secret import EnvSecret, FileSecret, Secret
-from nonchalant.tables import Found, Table, bad, each, flag, one_of, seconds, string, whole
+from nonchalant.tables import Found, Table, bad, days, each, flag, one_of, seconds, string, whole
 from nonchalant.windows import Pace
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ DEFAULT_FILE: Final = "nonchalant.toml"
 
 # Scalars at the top, each with the variable that wins over the file.
 VARIABLES: Final = {
-    key: f"NONCHALANT_{key.upper()}" for key in ("store", "listen", "auth", "log_format", "lease_seconds")
+    key: f"NONCHALANT_{key.upper()}" for key in ("store", "listen", "auth", "log_format", "lease_seconds", "retention")
 }
 
 
@@ -191,6 +191,7 @@ class Settings:
     auth: Literal["off"] = "off"
     log_format: LogFormat | None = None
     lease_seconds: float = 10.0
+    retention: int = 90  # days, from a transaction's end
     chains: tuple[ChainSettings, ...]
     accounts: tuple[AccountSettings, ...]
 
@@ -237,6 +238,7 @@ def parse_settings(text: str, *, folder: Path, environ: Mapping[str, str], name:
         auth=root.take("auth", _auth, "off"),
         log_format=root.take("log_format", one_of(LogFormat), None),
         lease_seconds=root.take("lease_seconds", seconds(2, 300), 10.0),
+        retention=root.take("retention", days(30, 36_500), 90),
         chains=root.need("chains", each(_chain), "add a [[chains]] table"),
         accounts=root.need("accounts", each(_account), "add an [[accounts]] table"),
     )

@@ -18,9 +18,9 @@ from nonchalant.cluster import Cluster
 from nonchalant.desk import BEHIND_MARK, HALTED_MARK, Desk, LaneRules
 from nonchalant.errors import LeaseLost, NodeRefused, NonchalantError, Unreachable
 from nonchalant.grant import grant
-from nonchalant.housekeeping import Housekeeping
+from nonchalant.housekeeping import RETENTION, Housekeeping
 from nonchalant.lanes import Lane
-from nonchalant.model import Attention, BlockRef, LaneKey, Lease, Mode
+from nonchalant.model import Attention, BlockRef, LaneKey, Lease, Millis, Mode
 from nonchalant.notify import Notifier
 from nonchalant.ports import Chain, Clock, Entropy, Signer, Sink, Store
 from nonchalant.rescue import rescue
@@ -60,6 +60,7 @@ class EngineRules:
     lease_seconds: float = 10.0
     sweep_seconds: float = 1.0
     drain_seconds: float = 10.0
+    retention: Millis = RETENTION  # how long what has ended is kept
     chains: Mapping[int, ChainRules] = field(default_factory=dict)
     lanes: Mapping[LaneKey, LaneRules] = field(default_factory=dict)
 
@@ -83,7 +84,7 @@ class Engine:
         self.cluster = Cluster(store, clock, owner=entropy.token(), ttl=rules.lease_seconds, lanes=signers.keys())
         self.notifier = Notifier(store, sinks)
         self.desks: dict[LaneKey, Desk] = {}
-        self._housekeeping = Housekeeping(store, clock)
+        self._housekeeping = Housekeeping(store, clock, retention=rules.retention)
         self._store = store
         self._signers = signers
         self._rules = rules

@@ -54,6 +54,16 @@ class KeyReused(NonchalantError):
     code = "idempotency_key_reused"
 
 
+class TransactionRemoved(NonchalantError):
+    """This request was executed or ended long ago, and is kept no more; it is not executed again. Use a new key for a new request."""
+
+    code = "transaction_removed"
+
+    def __init__(self, detail: str = "", tx_id: str | None = None) -> None:
+        super().__init__(detail)
+        self.tx_id = tx_id
+
+
 class QueueFull(NonchalantError):
     """The lane's queue is full; try again when it has drained."""
 

@@ -366,7 +366,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One fact about a transaction or a lane. The store gives it its position."""
+    """One fact about a transaction or a lane. The store gives it its position, and says if it was told before."""
 
     kind: str
     lane: LaneKey
@@ -374,6 +374,8 @@ class Event:
     tx_id: TxId | None = None
     data: Mapping[str, object] = field(default_factory=dict)
     position: int = 0
+    times: int = 1  # how often it was told, this time included
+    since: Millis | None = None  # when it was told first, if it was told before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,7 +82,6 @@ class Sending:
     block: int = 0  # the height we saw when it was first handed over
     rounds: int = 0  # how often it was handed over
     refused_by: frozenset[str] = frozenset()  # endpoints that refused the bytes themselves
-    told: frozenset[tuple[str, str]] = frozenset()  # refusals that were recorded already: endpoint and class
     said: Mapping[str, str] = field(default_factory=dict)  # by endpoint: `ACCEPTED`, or the class of its last refusal
 
     def started(self, at: Millis, block: int) -> Sending:

@@ -91,6 +91,7 @@ def _resend(desk: Desk, work: Work, newest: Attempt, tx: Transaction | None, mar
     if desk.ticks() - (sending.at or 0) < desk.rules.patience.resend_after:
         return
     desk.sendings[newest.hash] = replace(sending, at=None)
+    work.event("attempt.sent", tx_id=newest.tx_id, nonce=newest.nonce, hash=newest.hash)
     # What waits this long may have been consumed unseen.
     desk.account_due = True
     _mark(work, tx, mark)

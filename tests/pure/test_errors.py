@@ -72,6 +72,7 @@ def test_codes_that_callers_see_are_stable() -> None:
         "StoreUnavailable": "store_unavailable",
         "TooLate": "too_late",
         "TooManyWishes": "too_many_wishes",
+        "TransactionRemoved": "transaction_removed",
         "Unencodable": "unencodable",
         "UnknownAccount": "unknown_account",
         "UnknownChain": "unknown_chain",

@@ -94,6 +94,7 @@ class Setting:
     fees: FeeRules = field(default_factory=FeeRules)
     patience: Patience = field(default_factory=Patience)
     lease_seconds: float = 10.0
+    retention: int = 90 * 24 * 3_600_000
     drain_seconds: float = 10.0
 
 
@@ -216,6 +217,7 @@ class Rig:
         )
         return EngineRules(
             lease_seconds=setting.lease_seconds,
+            retention=setting.retention,
             drain_seconds=setting.drain_seconds,
             chains=dict.fromkeys(self.chains, ChainRules(depth=setting.depth)),
             lanes=dict.fromkeys(setting.lanes, lane),
