@@ -11,8 +11,21 @@ from hypothesis import strategies as st
 
 from nonchalant.errors import IllegalMove
 from nonchalant.lanes import Lane, Work, exposure
-from nonchalant.lifecycle import Assigned, Broadcast, Failed, Included
-from nonchalant.model import AttemptKind, Attention, Change, Fees, Payload, Slot, SlotKind, State, Stranger, Transaction
+from nonchalant.lifecycle import Assigned, Broadcast, Failed, Included, Marked, Replaced, Valued
+from nonchalant.model import (
+    AttemptKind,
+    Attention,
+    Change,
+    Fees,
+    Payload,
+    Reply,
+    Slot,
+    SlotKind,
+    Speed,
+    State,
+    Stranger,
+    Transaction,
+)
 from tests.examples import (
     ALICE,
     BOB,
@@ -433,3 +446,39 @@ def test_an_event_names_its_lane_its_time_and_what_it_is_about() -> None:
 def test_moving_answers_the_transaction_as_the_work_has_made_it() -> None:
     moved: Transaction = Work(a_lane(), 5).move(a_transaction("a"), Assigned(3, "0x1"))
     assert (moved.state, moved.nonce, moved.version) == (State.SIGNED, 3, 2)
+
+
+def test_the_latest_of_a_transaction_is_what_the_work_makes_of_it() -> None:
+    tx, other, work = a_transaction("a"), a_transaction("b"), Work(a_lane(), 5)
+    moved = work.move(tx, Assigned(3, "0x1"))
+    assert (work.latest(tx), work.latest(other)) == (moved, other)
+
+
+def test_what_the_user_changed_is_written_with_its_payload_and_price() -> None:
+    work = Work(a_lane(), 5)
+    for id, move in (("a", Replaced(Payload(to=None))), ("b", Valued(Speed.FAST)), ("c", Marked(MARK))):
+        work.move(a_transaction(id), move)
+    assert work.change().rewritten == {"a", "b"}
+
+
+def test_a_wish_is_answered_in_the_change_that_grants_it() -> None:
+    work = Work(a_lane(), 5)
+    work.reply("w1")
+    work.reply("w2", "underpriced", reason="too little")
+    assert work.change().granted == {"w1": Reply(), "w2": Reply("underpriced", {"reason": "too little"})}
+
+
+def test_a_reset_says_from_where_nonces_are_not_final_any_more() -> None:
+    work = Work(a_lane(), 5)
+    work.unsettle_from(7)
+    assert work.change().unsettled_from == 7
+
+
+def test_a_slot_can_cost_the_dearest_of_all_payloads_it_was_signed_for() -> None:
+    tx = a_transaction(payload=Payload(to=None, value=3), earlier=(Payload(to=None, value=900),))
+    first = an_attempt("0x01", fees=Fees(10, 1), gas=10)
+    second = an_attempt("0x02", fees=Fees(20, 1), gas=10, kind=AttemptKind.REPLACEMENT, payload_version=2)
+    cancel = an_attempt("0x03", fees=Fees(30, 1), gas=10, kind=AttemptKind.CANCEL)
+    assert exposure(a_slot(0, first, second, cancel), tx) == 900 + 100
+    assert exposure(a_slot(0, second, cancel), tx) == 300
+    assert exposure(a_slot(0, second), tx) == 203
