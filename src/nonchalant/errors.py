@@ -149,6 +149,10 @@ class StoreUnavailable(NonchalantError):
     code = "store_unavailable"
 
 
+class Unreadable(StoreUnavailable):
+    """The row cannot be read, now or later; restore it."""
+
+
 class CommitUnknown(NonchalantError):
     """The store did not say whether it committed; take the lease anew before reading the lane."""
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from nonchalant.errors import BadSettings, CommitUnknown, LeaseLost, RowMoved, StoreUnavailable
+from nonchalant.errors import BadSettings, CommitUnknown, LeaseLost, RowMoved, StoreUnavailable, Unreadable
 from nonchalant.history import fact_of, repeated
 from nonchalant.model import (
     Attempt,
@@ -332,13 +332,27 @@ class SqliteStore:
             )
 
         control, found = await self._read(act)
-        wishes = []
+        wishes: list[Wish] = []
+        broken: list[str] = []
         for row in found:
             try:
                 wishes.append(rows.a_wish(row))
             except rows.UNDECODABLE:
                 self._warn("wish", row["id"])
+                broken.append(row["id"])
+        if broken:
+            await self._refuse_undecodable(lane, broken)
         return Orders(control, wishes)
+
+    async def _refuse_undecodable(self, lane: LaneKey, broken: Sequence[str]) -> None:
+        """A wish that cannot be read is answered, or it would be work for ever. Whoever made it can make it again."""
+        no = rows.reply_text(Reply("undecodable", {"reason": "its row in the store cannot be read; ask again"}))
+
+        def act(_: int) -> None:
+            for wish_id in broken:
+                self._run("reply_to_wish", id=wish_id, **lane._asdict(), reply=no)
+
+        await self._write(act)
 
     async def load(self, lease: Lease) -> Loaded:
         def act(now: int) -> Loaded:
@@ -478,7 +492,7 @@ class SqliteStore:
         try:
             return rows.transaction(found[0]) if found else None
         except rows.UNDECODABLE as error:
-            raise StoreUnavailable(f"the row of transaction {tx_id} cannot be read; restore it: {error}") from error
+            raise Unreadable(f"the row of transaction {tx_id} cannot be read; restore it: {error}") from error
 
     async def transactions(self, filter: Filter) -> Sequence[Transaction]:
         columns = {
