@@ -331,7 +331,7 @@ class LaneRecord:
     incarnation: int = 0  # of the store, when the lane was last reconciled with the chain
     quarantined_below: int | None = None  # assign nothing until every nonce below is final
     window: int | None = None  # learnt from nodes that take no more; None: as configured
-    resets: int = 0  # how often an operator gave its nonces up
+    resets: int = 0  # how often an operator gave its nonces up since something of it became final
     confirmed_at: Millis | None = None  # when something of it last became final
     unhealthy: Attention | None = None  # why it gives out no nonces of its own accord
     attention: Attention | None = None

@@ -139,6 +139,34 @@ def test_the_lowest_holes_are_given_out_first() -> None:
     assert lane.take(6) == [1, 3, 4, 6, 7, 8]
 
 
+# an account that others use too
+
+
+@given(lanes(), st.integers(0, 30), st.integers(1, 10))
+def test_no_nonce_that_pools_show_in_use_is_given_out_or_filled(lane: Lane, pooled: int, wanted: int) -> None:
+    lane.pooled = pooled
+    taken = lane.take(wanted)
+    assert all(nonce >= pooled for nonce in taken)
+    assert not set(taken) & set(lane.slots)
+    assert all(nonce >= pooled for nonce in lane.gaps() + lane.vacant(pooled + 5))
+    lowest = max(lane.count, lane.record.settled_below)
+    assert set(lane.borrowed()) == {
+        nonce for nonce in range(lowest, max(lane.slots, default=0)) if nonce < pooled and nonce not in lane.slots
+    }
+
+
+def test_numbers_in_use_are_skipped_and_taken_back_when_pools_forget_them() -> None:
+    lane = a_lane(2, 5, count=1, next_nonce=7)
+    lane.pooled = 4
+    assert (lane.take(4), lane.gaps(), lane.borrowed()) == ([4, 6, 7, 8], [4], [1, 3])
+    assert lane.vacant(7) == [4, 6]
+    lane.pooled = 9
+    assert lane.take(2) == [9, 10]
+    assert lane.next_nonce == 7  # what pools hold is no use of a nonce yet
+    lane.pooled = 2
+    assert (lane.gaps(), lane.borrowed()) == ([3, 4], [1])
+
+
 # what waits
 
 
@@ -419,6 +447,32 @@ def test_a_lane_s_mark_is_news_once_and_goes_without_a_word() -> None:
     assert not again
     again.mark_lane(None)
     assert again.change() == Change(lane=a_record())
+
+
+def test_a_lane_that_pauses_and_goes_on_says_so_once() -> None:
+    lane = a_lane()
+    work = Work(lane, 5)
+    work.judge(None)
+    assert not work
+    work.judge(MARK)
+    [event] = work.change().events
+    assert (event.kind, dict(event.data)) == ("lane.paused", {"code": "look", "reason": "please look"})
+    lane.apply(work.change())
+    assert lane.record.unhealthy == MARK
+
+    again = Work(lane, 6)
+    again.judge(Attention(MARK.code, "it is worse now", 6))
+    assert again.change().events == ()
+    assert again.change().lane == a_record(unhealthy=replace(MARK, reason="it is worse now"))
+
+    other = Work(lane, 7)
+    other.judge(Attention("other", "another cause", 7))
+    assert [event.kind for event in other.change().events] == ["lane.paused"]
+
+    over = Work(lane, 8)
+    over.judge(None)
+    assert [(event.kind, dict(event.data)) for event in over.change().events] == [("lane.resumed", {"code": "look"})]
+    assert over.change().lane == a_record()
 
 
 def test_a_mark_keeps_what_the_same_change_says_of_the_lane() -> None:

@@ -21,6 +21,7 @@ from nonchalant.desk import LaneRules
 from nonchalant.engine import ChainRules, Engine, EngineRules
 from nonchalant.errors import NodeRefused, Unreachable
 from nonchalant.fees import FeeRules
+from nonchalant.health import HealthRules
 from nonchalant.intake import Intake
 from nonchalant.model import (
     Account,
@@ -88,6 +89,8 @@ class Setting:
     queue_limit: int = 1000
     window: int = 16
     pace: Pace = Pace.PIPELINED
+    shared: bool = False
+    health: HealthRules = field(default_factory=HealthRules)
     largest_window: int = 16
     unsettled: int = 4096
     batch: int = 100
@@ -209,6 +212,8 @@ class Rig:
         lane = LaneRules(
             window=setting.window,
             pace=setting.pace,
+            shared=setting.shared,
+            health=setting.health,
             unsettled=setting.unsettled,
             batch=setting.batch,
             largest_window=setting.largest_window,

@@ -52,7 +52,7 @@ ORDER BY id = :id DESC LIMIT 1;
 SELECT * FROM removed WHERE idempotency_key = :idempotency_key AND tenant = :tenant;
 
 -- lanes_with_work --
--- Lanes with something to assign or to watch, or a wish to grant, and who holds them now.
+-- Lanes with something to assign or to watch, a wish to grant, or an ailment to look after, and who holds them now.
 SELECT lanes.chain_id, lanes.address, leases.owner
 FROM lanes
 LEFT JOIN leases
@@ -72,6 +72,7 @@ WHERE (
         SELECT 1 FROM slots INDEXED BY slots_unsettled
         WHERE chain_id = lanes.chain_id AND address = lanes.address AND settled = 0
     )
+    OR lanes.unhealthy IS NOT NULL
 ORDER BY lanes.chain_id, lanes.address;
 
 -- heartbeat --
