@@ -73,8 +73,9 @@ async def reconcile(desk: Desk) -> bool:
     work = desk.work()
     for stranger in strangers:
         work.stranger(stranger)
-    done = replace(record, quarantined_below=None, incarnation=desk.incarnation, seen_block=desk.head.final.number)
-    work.record(replace(done, attention=None))
+    final = desk.head.final
+    done = replace(record, quarantined_below=None, incarnation=desk.incarnation, attention=None)
+    work.record(replace(done, seen_block=final.number, seen_hash=final.hash))
     work.event("lane.reset", reason="reconciled with the chain", strangers=[stranger.hash for stranger in strangers])
     desk.assign_due = True
     return await desk.commit(work)
