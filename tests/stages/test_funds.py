@@ -171,5 +171,5 @@ async def test_what_would_take_the_money_for_bumping_the_lowest_waits(rig: Rig) 
     assert len(await rig.attempts(first)) > 1
     assert No.NO_FUNDS not in {verdict for _, _, verdict in rig.arrivals}
     rig.fund(ETHER)
-    await rig.mine(3)
-    assert rig.order_of_execution() == ["first", "second"]
+    await rig.mine()
+    assert await rig.states([first, second]) == [State.MINED, State.SENT]
