@@ -20,6 +20,7 @@ from nonchalant import lifecycle
 from nonchalant.bodies import AccessBody, BumpBody, FeesBody, ReasonBody, ReplaceBody, TransactionBody
 from nonchalant.model import State
 from nonchalant.service.routes import ROUTES, Health
+from nonchalant.sim import moves as sim_moves
 from nonchalant.sim.mutants import MUTANTS
 from nonchalant.sim.schedule import Kind
 from nonchalant.views import (
@@ -254,6 +255,10 @@ def faults() -> str:
     return ", ".join(kind.value.replace("_", " ") for kind in Kind) + ".\n"
 
 
+def people() -> str:
+    return ", ".join(move.value.replace("_", " ") for move in sim_moves.Move) + ".\n"
+
+
 def mutants() -> str:
     return ", ".join(f"`{name}`" for name in MUTANTS) + ".\n"
 
@@ -274,7 +279,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
             transaction_fields,
             receipt_fields,
         ),
-        *(diagram, states, moves, faults, mutants),
+        *(diagram, states, moves, faults, people, mutants),
     )
 }
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from nonchalant.sim.command import main
+from nonchalant.sim.moves import Move
 from nonchalant.sim.mutants import MUTANTS
 from nonchalant.sim.properties import EDGES
-from nonchalant.sim.run import Order, Tally, carry_out, shortfall
+from nonchalant.sim.run import ENOUGH, Order, Tally, carry_out, shortfall
 from nonchalant.sim.schedule import Kind
 from nonchalant.sim.world import live
 
@@ -54,14 +55,16 @@ def test_a_history_has_what_it_needs_to_count(seed: int) -> None:
     assert shortfall(history) is None
     assert history.faults.keys() <= set(Kind)
     assert history.edges.keys() <= set(EDGES)
+    assert history.moves.keys() <= set(Move)
 
 
 def test_what_never_happened_is_named_once_there_are_histories_enough() -> None:
     tally = Tally()
     tally.add(live(1))
     assert tally.never() == []
-    tally.histories = 100
-    assert len(tally.never()) == len(Kind) + len(EDGES) - len(tally.faults) - len(tally.edges)
+    tally.histories = ENOUGH
+    happened = len(tally.faults) + len(tally.edges) + len(tally.moves)
+    assert len(tally.never()) == len(Kind) + len(EDGES) + len(Move) - happened
     assert not tally.clean
 
 

@@ -17,11 +17,11 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from nonchalant.asking import Asking
 from nonchalant.desk import LaneRules
 from nonchalant.engine import ChainRules, Engine, EngineRules
 from nonchalant.errors import NodeRefused, Unreachable
 from nonchalant.fees import FeeRules
-from nonchalant.health import HealthRules
 from nonchalant.intake import Intake
 from nonchalant.model import (
     Account,
@@ -89,15 +89,12 @@ class Setting:
     queue_limit: int = 1000
     window: int = 16
     pace: Pace = Pace.PIPELINED
-    shared: bool = False
-    health: HealthRules = field(default_factory=HealthRules)
     largest_window: int = 16
     unsettled: int = 4096
     batch: int = 100
     fees: FeeRules = field(default_factory=FeeRules)
     patience: Patience = field(default_factory=Patience)
     lease_seconds: float = 10.0
-    retention: int = 90 * 24 * 3_600_000
     drain_seconds: float = 10.0
 
 
@@ -188,6 +185,7 @@ class Rig:
         gate = Gate(name, self.loop, self._chance)
         clock = NodeClock(self.loop, gate, self.clock.now, 1000.0 * (len(self.nodes) + 1))
         store = gated_store(self._open_store(), gate, self.loop, self._chance)
+        entropy = SimEntropy(random.Random(name))
         engine = Engine(
             store=store,
             chains={
@@ -196,12 +194,13 @@ class Rig:
             signers={lane: gated_signer(signer, gate) for lane, signer in self.signers.items()},
             rules=self._rules(),
             clock=clock,
-            entropy=SimEntropy(random.Random(name)),
+            entropy=entropy,
         )
         bell = Doorbell(gate, self.loop, self._chance)
         bell.ring = engine.poke
         limits = dict.fromkeys(self.setting.lanes, self.setting.queue_limit)
-        life = Life(name, gate, clock, engine, Intake(store, clock, limits=limits, arrived=bell))
+        intake = Intake(store, clock, limits=limits, arrived=bell)
+        life = Life(name, gate, clock, engine, intake, Asking(store, clock, entropy, arrived=bell))
         self.nodes.append(life)
         await engine.start()
         whose.reset(token)
@@ -212,8 +211,6 @@ class Rig:
         lane = LaneRules(
             window=setting.window,
             pace=setting.pace,
-            shared=setting.shared,
-            health=setting.health,
             unsettled=setting.unsettled,
             batch=setting.batch,
             largest_window=setting.largest_window,
@@ -222,7 +219,6 @@ class Rig:
         )
         return EngineRules(
             lease_seconds=setting.lease_seconds,
-            retention=setting.retention,
             drain_seconds=setting.drain_seconds,
             chains=dict.fromkeys(self.chains, ChainRules(depth=setting.depth)),
             lanes=dict.fromkeys(setting.lanes, lane),
@@ -320,6 +316,7 @@ class Rig:
         fees: Speed | Fees = Speed.STANDARD,
         priority: int = 5,
         simulate: bool = False,
+        valid_for: float | None = None,
         **payload: Any,
     ) -> Request:
         wanted = Payload(**{"to": RECIPIENT, "data": Order(label, effect, after).data()} | payload)
@@ -332,6 +329,7 @@ class Rig:
             simulate=simulate,
             idempotency_key=key,
             body_hash=hashlib.sha256(repr((lane, wanted, fees)).encode()).hexdigest(),
+            valid_until=None if valid_for is None else self.clock.now() + round(valid_for * 1000),
         )
 
     async def submit(self, label: str, lane: LaneKey = ALICE, *, via: Life | None = None, **wish: Any) -> Transaction:

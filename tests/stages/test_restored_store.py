@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nonchalant.model import State
+from nonchalant.model import Mode, State
 from tests.stages.rig import ETHER, Rig, staged
 
 WINDOW = 3
@@ -35,6 +35,29 @@ async def test_nothing_is_assigned_until_every_nonce_that_was_lost_is_final(rig:
     assert await rig.states([first, later]) == [State.CONFIRMED] * 2
     assert rig.executions("lost") == 1
     assert len(await rig.events("lane.reset")) == 1
+
+
+@staged(window=WINDOW, largest_window=WINDOW)
+async def test_after_a_quarantine_the_chain_is_still_the_one_it_was(rig: Rig) -> None:
+    """How far the lane was seen is a height and a hash of one block: of two, they would say that finality broke."""
+    first = await rig.submit("first")
+    await rig.reaches(first, State.SENT)
+    await rig.mine()
+    await rig.finalise()
+    copy = rig.database.serialize()
+    lost = await rig.submit("lost")
+    await rig.reaches(lost, State.SENT)
+    await rig.restore_store(copy)
+    later = await rig.submit("later")
+    for _ in range(60):
+        if await rig.events("lane.reset"):
+            break
+        await rig.mine()
+    rig.kill(rig.node)
+    await rig.start_node()
+    await rig.mine(20)
+    assert (await rig.lane()).control.mode is Mode.OPEN
+    assert await rig.state(later) is State.CONFIRMED
 
 
 @staged(window=WINDOW, largest_window=WINDOW)

@@ -1,26 +1,46 @@
-"""The clients of a history: each asks a node for what it wants, and another one when it hears nothing."""
+"""The people of a history: each asks a node for what it wants, and another one when it hears nothing."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
-from nonchalant.errors import KeyReused, QueueFull, ShuttingDown
+from nonchalant.asking import HELD_MARK, Asking
+from nonchalant.errors import KeyReused, LaneDraining, NotFound, QueueFull, ShuttingDown, TooLate, WishRefused
+from nonchalant.model import LaneKey, Mode, TxId
 from nonchalant.ports import Entropy
+from nonchalant.sim.facts import Facts
 from nonchalant.sim.loop import SimLoop
+from nonchalant.sim.moves import Act, Ask, Move
 from nonchalant.sim.node import Life, Node
+from nonchalant.sim.obedience import Obedience
 from nonchalant.sim.properties import Checker
-from nonchalant.sim.traffic import Wish
+from nonchalant.sim.traffic import Errand
 from nonchalant.sim.violations import Violations
 
 # How long a client waits for an answer.
 PATIENCE_SECONDS = 12.0
 
+# How long somebody waits for a transaction to be accepted before he gives up wanting something of it.
+LONGEST_WAIT = 100.0
+
+# How often an operator looks whether everything goes its way again.
+ROUND_SECONDS = 10.0
+
+Want = Callable[[Asking], Awaitable[object]]
+
 
 class Clients:
     def __init__(
-        self, nodes: Sequence[Node], loop: SimLoop, entropy: Entropy, checker: Checker, report: Violations
+        self,
+        nodes: Sequence[Node],
+        loop: SimLoop,
+        entropy: Entropy,
+        checker: Checker,
+        report: Violations,
+        moves: Counter[Move],
     ) -> None:
         self.asking = 0  # how many have not got their answer
         self._nodes = nodes
@@ -28,43 +48,154 @@ class Clients:
         self._entropy = entropy
         self._checker = checker
         self._report = report
+        self._moves = moves
+        self._ids: dict[str, TxId] = {}  # by label
         self._tasks: list[asyncio.Task[Any]] = []  # or the collector would close what waits in a dead process
 
-    async def ask_for(self, wish: Wish) -> None:
+    # sending
+
+    async def ask_for(self, errand: Errand) -> None:
         self.asking += 1
-        await self._loop.sleep(wish.at)
-        await self._ask_until_answered(wish, wish.node)
-        if wish.again_at is not None:
-            await self._loop.sleep(max(0.0, wish.again_at - self._loop.time()))
-            await self._ask_until_answered(wish, wish.node + 1)
+        await self._loop.sleep(errand.at)
+        await self._ask_until_answered(errand, errand.node)
+        if errand.again_at is not None:
+            await self._loop.sleep(max(0.0, errand.again_at - self._loop.time()))
+            await self._ask_until_answered(errand, errand.node + 1)
         self.asking -= 1
 
-    async def _ask_until_answered(self, wish: Wish, first: int) -> None:
+    async def _ask_until_answered(self, errand: Errand, first: int) -> None:
         turn = first
         while True:
             life = self._nodes[turn % len(self._nodes)].life
             turn += 1
-            if life is not None and not life.gate.dead and await self._ask(life, wish):
+            if life is not None and not life.gate.dead and await self._ask(life, errand):
                 return
             await self._loop.sleep(self._entropy.uniform(0.5, 3.0))
 
-    async def _ask(self, life: Life, wish: Wish) -> bool:
+    async def _ask(self, life: Life, errand: Errand) -> bool:
         """True: answered, or it would not be safe to ask again."""
-        asked = self._loop.create_task(life.intake.submit(wish.request(self._entropy.token())))
-        self._tasks.append(asked)
-        either: list[asyncio.Future[Any]] = [asked, life.gate.died]
-        await asyncio.wait(either, timeout=PATIENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        if not asked.done():
-            return wish.key is None
+        asked = await self._call(life, life.intake.submit(errand.request(self._entropy.token())))
+        if asked is None:
+            return errand.key is None
         match asked.exception():
             case None:
                 tx, _ = asked.result()
-                self._checker.answered(wish, tx)
+                self._checker.answered(errand, tx)
+                self._ids[errand.label] = tx.id
                 return True
-            case QueueFull() | ShuttingDown():
+            case QueueFull() | ShuttingDown() | LaneDraining():
                 return False
             case KeyReused():
-                self._report("P2", f"{wish.key} was never used for anything else")
+                self._report("P2", f"{errand.key} was never used for anything else")
                 return True
             case _:
-                return wish.key is None
+                return errand.key is None
+
+    async def _call(self, life: Life, call: Coroutine[Any, Any, Any]) -> asyncio.Task[Any] | None:
+        """The call when it has ended; None: nothing is heard of it."""
+        asked = self._loop.create_task(call)
+        self._tasks.append(asked)
+        either: list[asyncio.Future[Any]] = [asked, life.gate.died]
+        await asyncio.wait(either, timeout=PATIENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        return asked if asked.done() else None
+
+    # wanting something else
+
+    async def act(self, ask: Ask) -> None:
+        self.asking += 1
+        await self._loop.sleep(ask.at)
+        if not ask.label:
+            await self._act_on_lane(ask)
+        elif (tx_id := await self._accepted(ask.label)) is not None:
+            await self._act_on_transaction(ask, tx_id)
+        self.asking -= 1
+
+    async def _accepted(self, label: str) -> TxId | None:
+        """The transaction, as soon as its client was told its name."""
+        for _ in range(int(LONGEST_WAIT)):
+            if label in self._ids:
+                return self._ids[label]
+            await self._loop.sleep(1.0)
+        return None
+
+    async def _act_on_transaction(self, ask: Ask, tx_id: TxId) -> None:
+        match ask.act:
+            case Act.CANCEL:
+                self._checker.unwanted(ask.label)
+                await self.want(ask.node, lambda asking: asking.cancel(tx_id))
+            case Act.BUMP:
+                await self.want(ask.node, lambda asking: asking.bump(tx_id, ask.fees))
+            case Act.REPLACE:
+                payload = ask.payload
+                assert payload is not None
+                await self.want(ask.node, lambda asking: asking.replace(tx_id, payload, ask.fees))
+            case _:
+                if await self.want(ask.node, lambda asking: asking.hold(tx_id)):
+                    await self._loop.sleep(ask.seconds)
+                    await self.want(ask.node + 1, _release(tx_id))
+
+    async def _act_on_lane(self, ask: Ask) -> None:
+        match ask.act:
+            case Act.CANCEL_ALL:
+                self._checker.unwanted_lane(ask.lane)
+                if await self.want(ask.node, lambda asking: asking.cancel_all(ask.lane)):
+                    self._moves[Move.CANCEL_ALL] += 1
+            case act:
+                mode = Mode.DRAINING if act is Act.DRAIN else Mode.PAUSED
+                await self.want(ask.node, _control(ask.lane, mode))
+                await self._loop.sleep(ask.seconds)
+                await self.want(ask.node + 1, _control(ask.lane, Mode.OPEN))
+
+    async def want(self, first: int, want: Want) -> bool:
+        """Ask one node after the other until one answers; False if the answer is no."""
+        turn = first
+        while True:
+            life = self._nodes[turn % len(self._nodes)].life
+            turn += 1
+            if life is not None and not life.gate.dead:
+                asked = await self._call(life, _as_coroutine(want(life.asking)))
+                match asked.exception() if asked else asked:
+                    case TooLate() | NotFound():
+                        self._moves[Move.TOO_LATE] += 1
+                        return False
+                    case WishRefused():
+                        return False
+                    case None if asked:
+                        return True
+                    case _:
+                        pass
+            await self._loop.sleep(self._entropy.uniform(0.5, 3.0))
+
+
+class Operator:
+    """Looks after everything once the faults are over: lanes are opened, and what somebody holds is let go."""
+
+    def __init__(self, clients: Clients, facts: Facts, obedience: Obedience, loop: SimLoop) -> None:
+        self._clients = clients
+        self._facts = facts
+        self._obedience = obedience
+        self._loop = loop
+
+    async def look_after(self, lanes: Sequence[LaneKey], shut: LaneKey | None) -> None:
+        if shut is not None:
+            await self._clients.want(0, _control(shut, Mode.PAUSED))
+        while True:
+            for lane in lanes:
+                if lane != shut and not self._obedience.is_open(lane):
+                    await self._clients.want(0, _control(lane, Mode.OPEN))
+            for tx in self._facts.transactions():
+                if tx.held and tx.attention is not None and tx.attention.code == HELD_MARK:
+                    await self._clients.want(0, _release(tx.id))
+            await self._loop.sleep(ROUND_SECONDS)
+
+
+def _control(lane: LaneKey, mode: Mode) -> Want:
+    return lambda asking: asking.control(lane, mode)
+
+
+def _release(tx_id: TxId) -> Want:
+    return lambda asking: asking.release(tx_id)
+
+
+async def _as_coroutine(call: Awaitable[object]) -> object:
+    return await call

@@ -7,11 +7,13 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain, zip_longest
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from nonchalant.sim.moves import Move
 from nonchalant.sim.mutants import MUTANTS
 from nonchalant.sim.properties import EDGES
 from nonchalant.sim.run import Order, Tally, carry_out, histories
@@ -102,6 +104,7 @@ def _document(tally: Tally, seeds: int, first: int) -> dict[str, object]:
         "averages": tally.averages(),
         "faults": {str(kind): tally.faults[kind] for kind in Kind},
         "edges": {str(edge): tally.edges[edge] for edge in EDGES},
+        "moves": {str(move): tally.moves[move] for move in Move},
         "never": tally.never(),
         "too_small": [{"seed": seed, "lacking": lacking} for seed, lacking in tally.too_small],
         "violations": [
@@ -119,12 +122,13 @@ def _report(console: Console, tally: Tally, speed: str) -> None:
     table.add_column("times", justify="right")
     table.add_column("edge of the lifecycle", no_wrap=True)
     table.add_column("times", justify="right")
+    table.add_column("move", no_wrap=True)
+    table.add_column("times", justify="right")
     faults = [(str(kind), str(tally.faults[kind])) for kind in Kind]
     edges = [(str(edge), str(tally.edges[edge])) for edge in EDGES]
-    for row in range(max(len(faults), len(edges))):
-        table.add_row(
-            *(faults[row] if row < len(faults) else ("", "")), *(edges[row] if row < len(edges) else ("", ""))
-        )
+    moves = [(str(move), str(tally.moves[move])) for move in Move]
+    for row in zip_longest(faults, edges, moves, fillvalue=("", "")):
+        table.add_row(*chain.from_iterable(row))
     console.print(table)
     console.print(f"{tally.histories} histories, {speed}; on average {averages}", markup=False)
     for seed, lacking in tally.too_small:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nonchalant.model import LaneKey, State, Transaction
+from nonchalant.model import LaneKey, OnSuperseded, State, Transaction
 from nonchalant.sim.facts import Facts, short
 from nonchalant.sim.loop import SimLoop
+from nonchalant.sim.obedience import Obedience
 from nonchalant.sim.properties import Checker
 from nonchalant.sim.violations import Violations
 
@@ -16,10 +17,11 @@ LONGEST_SILENCE = 20.0
 
 
 class Endings:
-    def __init__(self, facts: Facts, report: Violations, checker: Checker, loop: SimLoop) -> None:
+    def __init__(self, facts: Facts, report: Violations, checker: Checker, obedience: Obedience, loop: SimLoop) -> None:
         self._facts = facts
         self._report = report
         self._checker = checker
+        self._obedience = obedience
         self._loop = loop
         self._holes: dict[tuple[LaneKey, int], float] = {}
 
@@ -46,7 +48,7 @@ class Endings:
         Unless a restored store has forgotten the attempt that ran: then only finality can tell.
         """
         on_its_way = {
-            self._facts.wish_of(tx).label: tx for tx in self._facts.live() if tx.state in (State.SIGNED, State.SENT)
+            self._facts.errand_of(tx).label: tx for tx in self._facts.live() if tx.state in (State.SIGNED, State.SENT)
         }
         for lane in {tx.lane: None for tx in on_its_way.values()}:
             for block, ran in self._facts.canonical(lane):
@@ -57,9 +59,9 @@ class Endings:
 
     def check_dear_market(self, lanes: Sequence[LaneKey]) -> None:
         """P2: who names no price, or a high one, need not wait for better times."""
-        for lane in lanes:
+        for lane in filter(self._obedience.is_open, lanes):
             waiting = self._facts.live(lane)
-            if waiting and not any(self._facts.wish_of(tx).thrifty for tx in waiting):
+            if waiting and not any(self._facts.errand_of(tx).thrifty for tx in waiting):
                 self._report("P2", f"{len(waiting)} transactions of {short(lane)} never settle in a dear market")
 
     def check_end(self) -> None:
@@ -77,13 +79,17 @@ class Endings:
 
     def _check_ending(self, tx: Transaction) -> None:
         """P2, P7: one end, and it is what the chain says."""
-        name, ran = self._facts.name(tx), self._facts.executions(tx.lane.chain_id, self._facts.wish_of(tx).label)
+        name, ran = self._facts.name(tx), self._facts.executions(tx.lane.chain_id, self._facts.errand_of(tx).label)
         match tx.state:
             case State.CONFIRMED | State.REVERTED:
                 self._checker.check_outcome(tx)
             case State.FAILED if ran:
                 self._report("P7", f"{name} is failed, and was executed")
             case State.FAILED:
+                pass
+            case State.CANCELLED | State.EXPIRED:
+                self._obedience.check_ended(tx)
+            case State.QUEUED if not self._obedience.is_open(tx.lane):
                 pass
             case State.QUEUED if tx.held:
                 if not self._may_be_held(tx, bool(ran)):
@@ -99,8 +105,9 @@ class Endings:
             case "store_lost_commits":
                 return self._facts.stores > 0 or self._facts.is_used_by_others(tx.lane)
             case "superseded":
-                return not self._facts.chains[tx.lane.chain_id].terrain.tagged and self._facts.is_used_by_others(
-                    tx.lane
-                )
+                by_depth = not self._facts.chains[tx.lane.chain_id].terrain.tagged
+                default = OnSuperseded.HOLD if by_depth else OnSuperseded.REQUEUE
+                asked = self._facts.errand_of(tx).on_superseded or default
+                return asked is OnSuperseded.HOLD and self._facts.is_used_by_others(tx.lane)
             case _:
                 return False

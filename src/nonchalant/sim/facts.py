@@ -11,8 +11,8 @@ from nonchalant.model import Attempt, Hash, LaneKey, State, Transaction, TxId
 from nonchalant.sim.blocks import Deed, SimBlock
 from nonchalant.sim.chain import FOREIGN, SimChain
 from nonchalant.sim.loop import SimLoop
-from nonchalant.sim.traffic import Wish
-from nonchalant.sim.wire import SimTx
+from nonchalant.sim.traffic import Errand
+from nonchalant.sim.wire import SimTx, read_order, root_of
 from nonchalant.store import rows
 
 
@@ -24,13 +24,14 @@ class Known:
     lane: LaneKey
     nonce: int
     tx_id: TxId | None
+    version: int  # which of the transaction's payloads it carries; 0: it does nothing
     rank: int  # the order in which attempts were committed
     store: int  # which store knew it last: a restored one is another
 
 
 @dataclass(slots=True)
 class Deeds:
-    """What one chain has executed on its canonical branch, by label."""
+    """What one chain has executed on its canonical branch, by the root of its label."""
 
     canonical: set[Hash] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)
@@ -39,21 +40,22 @@ class Deeds:
 class Facts:
     """Kept beside the store, so that a store that forgets does not make us forget."""
 
-    def __init__(self, loop: SimLoop, wishes: Sequence[Wish]) -> None:
+    def __init__(self, loop: SimLoop, errands: Sequence[Errand]) -> None:
         self.chains: Mapping[int, SimChain] = {}
-        self.wishes = {wish.label: wish for wish in wishes}
+        self.errands = {errand.label: errand for errand in errands}
         self.stores = 0  # how often an older copy was put in the store's place
         self.accepted: set[TxId] = set()
         self.acknowledged: dict[TxId, str] = {}
         self.lost: set[TxId] = set()  # accepted, and gone with the store that had accepted them
         self.states: dict[TxId, State] = {}
         self.attempts: dict[Hash, Known] = {}
+        self.unwanted: set[str] = set()  # labels that somebody asked to cancel
         self.holders: dict[tuple[LaneKey, int], str] = {}  # which process took the lease with this epoch
         self.left: dict[tuple[LaneKey, int], dict[TxId | None, Hash]] = {}  # whose bytes reached a node, by slot
         self.born: dict[Hash, float] = {}
         self._loop = loop
-        self._by_data = {wish.payload.data: wish for wish in wishes}
         self._deeds: dict[int, Deeds] = {}
+        self._owners: dict[LaneKey, str] = {}
         self._database: sqlite3.Connection | None = None
 
     # the store
@@ -68,6 +70,7 @@ class Facts:
         self.stores += 1
         self.lost |= before - self.ids()
         self.holders.clear()
+        self._owners.clear()
         self.left.clear()
         self.states = {row["id"]: State(row["state"]) for row in self.rows("SELECT id, state FROM transactions")}
         for row in self.rows("SELECT hash FROM attempts"):
@@ -100,14 +103,32 @@ class Facts:
         found = self.rows("SELECT nonce FROM slots WHERE chain_id = ? AND address = ? AND settled = 0", *lane)
         return {row["nonce"] for row in found}
 
-    def settled(self) -> bool:
-        """Whether nothing is under way any more."""
-        return not self.live() and not self.rows("SELECT 1 FROM slots WHERE settled = 0 LIMIT 1")
+    def unsettled_slots(self) -> bool:
+        return bool(self.rows("SELECT 1 FROM slots WHERE settled = 0 LIMIT 1"))
+
+    # leases
+
+    def acquire(self, who: str, lane: LaneKey, epoch: int) -> str:
+        """The process that took this epoch first."""
+        self._owners[lane] = who
+        return self.holders.setdefault((lane, epoch), who)
+
+    def owner(self, lane: LaneKey) -> str | None:
+        """The process that took the lease last."""
+        return self._owners.get(lane)
 
     # attempts
 
     def commit(self, attempt: Attempt, lane: LaneKey) -> None:
-        known = Known(attempt.hash, lane, attempt.nonce, attempt.tx_id, len(self.attempts), self.stores)
+        known = Known(
+            attempt.hash,
+            lane,
+            attempt.nonce,
+            attempt.tx_id,
+            attempt.payload_version,
+            len(self.attempts),
+            self.stores,
+        )
         self.attempts.setdefault(attempt.hash, known)
 
     def attempts_of(self, tx: Transaction) -> list[Known]:
@@ -135,20 +156,20 @@ class Facts:
         deeds = self._deeds.setdefault(chain.chain_id, Deeds())
         for block in dropped:
             deeds.canonical.discard(block.hash)
-            deeds.counts.subtract(tx.order.label for tx in block.transactions)
+            deeds.counts.subtract(tx.order.root for tx in block.transactions)
         new: list[SimBlock] = []
         for block in head.down():
             if block.hash in deeds.canonical:
                 break
             new.append(block)
             deeds.canonical.add(block.hash)
-            deeds.counts.update(tx.order.label for tx in block.transactions)
+            deeds.counts.update(tx.order.root for tx in block.transactions)
             self.born.setdefault(block.hash, self._loop.time())
         return new
 
     def executions(self, chain_id: int, label: str) -> int:
-        """How often the canonical chain has executed it."""
-        return self._deeds[chain_id].counts[label] if chain_id in self._deeds else 0
+        """How often the canonical chain has executed it, or what replaced it."""
+        return self._deeds[chain_id].counts[root_of(label)] if chain_id in self._deeds else 0
 
     def consumed(self, lane: LaneKey, *, final: bool) -> int:
         """The account's count at the head, or at finality."""
@@ -171,11 +192,11 @@ class Facts:
 
     # names
 
-    def wish_of(self, tx: Transaction) -> Wish:
-        return self._by_data[tx.payload.data]
+    def errand_of(self, tx: Transaction) -> Errand:
+        return self.errands[read_order(tx.payload.data).root]
 
     def name(self, tx: Transaction) -> str:
-        return f"{self.wish_of(tx).label}({tx.id[:4]})"
+        return f"{self.errand_of(tx).label}({tx.id[:4]})"
 
 
 def short(lane: LaneKey) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -21,6 +21,7 @@ from nonchalant.sim.loop import SimLoop
 from nonchalant.sim.trouble import Troubles
 
 T = TypeVar("T")
+HandedOver = Callable[[str, Sequence[bytes]], None]  # by whom, and what
 
 
 class StoreAilment(StrEnum):
@@ -32,8 +33,9 @@ class StoreAilment(StrEnum):
     DONE_LATE = "commit_done_late"  # the node was told that nobody knows; then it was done after all
 
 
-WRITES = frozenset({"accept", "declare", "heartbeat", "acquire", "renew", "release", "commit"})
-LATE_WRITES = frozenset({"accept", "acquire", "commit", "declare"})  # the others say the same again soon
+# The others say the same again soon.
+LATE_WRITES = frozenset({"accept", "acquire", "commit", "declare", "alter_queued", "wish", "withdraw", "control"})
+WRITES = LATE_WRITES | {"heartbeat", "renew", "release", "halt", "forget_replies"}
 READ_AILMENTS = (StoreAilment.REFUSED,)
 WRITE_AILMENTS = (StoreAilment.REFUSED, StoreAilment.DONE_UNSAID, StoreAilment.LOST_UNSAID)
 LATE_AILMENTS = tuple(StoreAilment)
@@ -210,8 +212,28 @@ class _GatedStore(_Gated):
         raise CommitUnknown
 
 
-def gated_endpoint(endpoint: Endpoint, gate: Gate) -> Endpoint:
-    return cast("Endpoint", _Gated(endpoint, gate, "node.", 0.04))
+class _GatedEndpoint(_Gated):
+    """A node of the chain; `handed_over` is told what is sent, at the moment in which that is decided."""
+
+    def __init__(self, endpoint: Endpoint, gate: Gate, handed_over: HandedOver) -> None:
+        super().__init__(endpoint, gate, "node.", 0.04)
+        self._handed_over = handed_over
+
+    def _gated(self, name: str, method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Awaitable[Any]]:
+        call = super()._gated(name, method)
+        if name != "send":
+            return call
+
+        def send(raws: Sequence[bytes]) -> Awaitable[Any]:
+            if not self._gate.dead:
+                self._handed_over(self._gate.name, raws)
+            return call(raws)
+
+        return send
+
+
+def gated_endpoint(endpoint: Endpoint, gate: Gate, handed_over: HandedOver = lambda _who, _raws: None) -> Endpoint:
+    return cast("Endpoint", _GatedEndpoint(endpoint, gate, handed_over))
 
 
 def gated_signer(signer: Signer, gate: Gate) -> Signer:

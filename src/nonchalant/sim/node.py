@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+from nonchalant.asking import Asking
 from nonchalant.engine import Engine
 from nonchalant.errors import NonchalantError
 from nonchalant.intake import Intake
@@ -16,7 +17,7 @@ from nonchalant.model import Draft, LaneKey, Recognised, Sealed
 from nonchalant.ports import Endpoint
 from nonchalant.sim.chain import SimChain
 from nonchalant.sim.chance import Chance
-from nonchalant.sim.gate import Gate, gated_endpoint
+from nonchalant.sim.gate import Gate, HandedOver, gated_endpoint
 from nonchalant.sim.loop import SimLoop
 from nonchalant.sim.schedule import Kind
 from nonchalant.sim.trace import Trace
@@ -31,10 +32,12 @@ whose: ContextVar[str] = ContextVar("whose", default="")
 class NodeChain:
     """The chain as one process reaches it: through its gate."""
 
-    def __init__(self, chain: SimChain, gate: Gate) -> None:
+    def __init__(self, chain: SimChain, gate: Gate, handed_over: HandedOver) -> None:
         self.chain_id = chain.chain_id
         self.charges_for_data = chain.charges_for_data
-        self.endpoints: Sequence[Endpoint] = [gated_endpoint(endpoint, gate) for endpoint in chain.endpoints]
+        self.endpoints: Sequence[Endpoint] = [
+            gated_endpoint(endpoint, gate, handed_over) for endpoint in chain.endpoints
+        ]
         self.truth = chain
 
     def digest(self, draft: Draft) -> bytes:
@@ -76,10 +79,11 @@ class Life:
     clock: NodeClock
     engine: Engine
     intake: Intake
+    asking: Asking
 
 
 class Doorbell:
-    """Wakes the engine when something was accepted. It may be broken, or slow."""
+    """Wakes the engine when something was accepted or asked for. It may be broken, or slow."""
 
     def __init__(self, gate: Gate, loop: SimLoop, chance: Chance) -> None:
         self.ring: Callable[[LaneKey], None] = lambda _lane: None

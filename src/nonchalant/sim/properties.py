@@ -13,17 +13,47 @@ from dataclasses import dataclass
 from nonchalant.desk import Desk
 from nonchalant.engine import Engine
 from nonchalant.heads import REMEMBERED
-from nonchalant.lifecycle import TABLE, Move
-from nonchalant.model import TERMINAL_STATES, Change, Hash, LaneKey, Lease, Millis, Request, State, Transaction, TxId
+from nonchalant.lifecycle import (
+    TABLE,
+    Assigned,
+    Broadcast,
+    Cancelled,
+    Confirmed,
+    Expired,
+    Failed,
+    Included,
+    Move,
+    Outrun,
+    Recalled,
+    Reorged,
+    Reverted,
+    Superseded,
+)
+from nonchalant.model import (
+    TERMINAL_STATES,
+    Change,
+    Event,
+    Hash,
+    LaneKey,
+    Lease,
+    Millis,
+    Mode,
+    Request,
+    State,
+    Transaction,
+    TxId,
+)
 from nonchalant.ports import Acceptance
 from nonchalant.sim.blocks import SimBlock
 from nonchalant.sim.endpoint import SimEndpoint
 from nonchalant.sim.facts import Facts, Known, short
+from nonchalant.sim.obedience import Obedience
 from nonchalant.sim.pool import No
 from nonchalant.sim.trace import Trace
-from nonchalant.sim.traffic import Wish
+from nonchalant.sim.traffic import Errand, is_sound
 from nonchalant.sim.violations import Violations
-from nonchalant.sim.wire import Effect, SimTx
+from nonchalant.sim.wire import Effect, Order, SimTx, read_order
+from nonchalant.wishes import Wish
 
 # A follower keeps this many block hashes above what it remembers below finality, at the very most.
 MOST_UNFINAL = 600
@@ -42,23 +72,26 @@ class Edge:
 
 
 EDGES = tuple(Edge(state, move, target) for (state, move), target in TABLE.items() if state is not target)
-_BY_STATES = {(edge.source, edge.target): edge for edge in EDGES}
-_TOLD = {
-    "tx.signed": State.SIGNED,
-    "tx.sent": State.SENT,
-    "tx.mined": State.MINED,
-    "tx.reorged": State.SENT,
-    "tx.superseded": State.QUEUED,
-    "tx.confirmed": State.CONFIRMED,
-    "tx.reverted": State.REVERTED,
-    "tx.failed": State.FAILED,
+# Which move an event tells of; where several tell it alike, the first one that leads on from the state.
+_TOLD: Mapping[str, Sequence[type[Move]]] = {
+    "tx.signed": [Assigned],
+    "tx.sent": [Broadcast],
+    "tx.mined": [Included],
+    "tx.reorged": [Reorged],
+    "tx.superseded": [Superseded],
+    "tx.requeued": [Recalled],
+    "tx.confirmed": [Confirmed],
+    "tx.reverted": [Reverted],
+    "tx.failed": [Failed, Outrun],
+    "tx.cancelled": [Cancelled],
+    "tx.expired": [Expired],
 }
 
 
 class Checker:
     """Watches one history: an `Auditor` of the store, an `Observer` of the chains."""
 
-    def __init__(self, facts: Facts, report: Violations, trace: Trace) -> None:
+    def __init__(self, facts: Facts, report: Violations, trace: Trace, obedience: Obedience) -> None:
         self.edges: Counter[Edge] = Counter()
         self.now: Callable[[], Millis] = lambda: 0
         self.engine_of: Callable[[str], Engine | None] = lambda _who: None
@@ -66,6 +99,7 @@ class Checker:
         self._facts = facts
         self._report = report
         self._trace = trace
+        self._obedience = obedience
         self._held: tuple[str | None, int, Millis] = (None, 0, 0)  # the lease, just before the commit
         self._inexact: str | None = None
         self._loads: dict[tuple[LaneKey, int], int] = {}  # how often an epoch's owner has read its lane
@@ -79,12 +113,13 @@ class Checker:
             if isinstance(answer, Transaction) and request.id not in self._facts.states:
                 self._facts.states[answer.id] = State.QUEUED
                 self._facts.accepted.add(answer.id)
+                self._obedience.accepted(answer)
                 self._trace("store", f"accepts {self._facts.name(answer)} on {short(answer.lane)}")
                 self.told_of_work(answer.lane)
 
     def acquired(self, who: str, lane: LaneKey, epoch: int) -> None:
         self._trace(who, f"takes {short(lane)} with epoch {epoch}")
-        other = self._facts.holders.setdefault((lane, epoch), who)
+        other = self._facts.acquire(who, lane, epoch)
         if other != who:
             self._report("P6", f"epoch {epoch} of {short(lane)} was given to {other} and to {who}")
 
@@ -130,8 +165,24 @@ class Checker:
             if self._facts.left.get((lease.lane, nonce)):
                 self._report("P1", f"nonce {nonce} of {short(lease.lane)} was freed, and bytes for it had left")
         for tx in change.transactions:
-            self._check_move(tx, change)
+            self._check_move(tx, change.events)
+        self._obedience.committed(change, lease)
         self._note(who, change, lease)
+
+    def altered(self, who: str, tx: Transaction, events: Sequence[Event]) -> None:
+        told = ", ".join(event.kind for event in events) or "repriced"
+        self._trace(who, f"{self._facts.name(tx)} {tx.state}: {told}")
+        before = self._facts.states.get(tx.id, State.QUEUED)
+        self._check_move(tx, events)
+        self._obedience.altered(before, tx, [event.kind for event in events])
+
+    def wished(self, who: str, wish: Wish) -> None:
+        self._trace(who, f"{short(wish.lane)}: somebody wants {_in_words(wish)}")
+        self._obedience.wished(wish)
+
+    def controlled(self, who: str, lane: LaneKey, mode: Mode) -> None:
+        self._trace(who, f"{short(lane)} is to be {mode}")
+        self._obedience.controlled(lane, mode)
 
     def _check_fence(self, who: str, lease: Lease) -> None:
         """P6: whoever writes holds the lease now, took it itself, and knows the lane as the store does."""
@@ -156,14 +207,18 @@ class Checker:
             parts.append(f"next {change.lane.next_nonce}" + (f" quarantine {quarantine}" if quarantine else ""))
         self._trace(who, f"{short(lease.lane)} e{lease.epoch}: {', '.join(parts)}")
 
+    def halted(self, who: str, chain_id: int, reason: str) -> None:
+        """P2: finality holds in every history, so nobody has reason to stop a chain."""
+        self._report("P2", f"{who} halts chain {chain_id} without need: {reason}")
+
     # what becomes of a transaction
 
-    def _check_move(self, tx: Transaction, change: Change) -> None:
+    def _check_move(self, tx: Transaction, events: Sequence[Event]) -> None:
         before = self._facts.states.get(tx.id, State.QUEUED)
         name = self._facts.name(tx)
         if before in TERMINAL_STATES:
             self._report("P7", f"{name} was {before} for good, and is {tx.state} now")
-        told = self._follow_events(tx, before, change)
+        told = self._follow_events(tx, before, events)
         if told is not tx.state:
             self._report("P7", f"{name} is {tx.state}, and its events say that it is {told}")
         self._facts.states[tx.id] = tx.state
@@ -172,19 +227,23 @@ class Checker:
                 self.check_outcome(tx)
             case State.FAILED:
                 self._check_failed(tx)
+            case State.CANCELLED | State.EXPIRED:
+                self._obedience.check_ended(tx)
+                self._check_spent(tx)
             case State.QUEUED if before is not State.QUEUED:
                 self._check_requeued(tx)
             case _:
                 pass
 
-    def _follow_events(self, tx: Transaction, state: State, change: Change) -> State:
+    def _follow_events(self, tx: Transaction, state: State, events: Sequence[Event]) -> State:
         """Where the commit's events lead; the edges they take are counted."""
-        for event in change.events:
-            if event.tx_id == tx.id and event.kind in _TOLD:
-                edge = _BY_STATES.get((state, _TOLD[event.kind]))
-                if edge is not None:
-                    self.edges[edge] += 1
-                state = _TOLD[event.kind]
+        for event in events:
+            for move in _TOLD.get(event.kind, ()) if event.tx_id == tx.id else ():
+                target = TABLE.get((state, move))
+                if target is not None:
+                    self.edges[Edge(state, move, target)] += 1
+                    state = target
+                    break
         return state
 
     def check_outcome(self, tx: Transaction) -> None:
@@ -199,13 +258,27 @@ class Checker:
         if truth != told or truth.succeeded != (tx.state is State.CONFIRMED):
             self._report("P7", f"{name} is {tx.state} by {told}, but the chain says {truth}")
         label = next((one.order.label for one in block.transactions if one.hash == told.hash), None)
-        if label != self._facts.wish_of(tx).label:
-            self._report("P7", f"{name} is {tx.state} by the receipt of {label!r}")
+        known = self._facts.attempts.get(told.hash)
+        version = known.version if known else 0
+        named = read_order(tx.payload_of(version).data).label if version else None
+        if label is None or label != named:
+            self._report("P7", f"{name} is {tx.state} by the receipt of {label!r}, and names {named!r}")
+
+    def _check_spent(self, tx: Transaction) -> None:
+        """P7: what was called off in flight is over because something that does nothing took its nonce for good."""
+        if tx.receipt is None:
+            return
+        name, block = self._facts.name(tx), self._facts.chains[tx.lane.chain_id].final.at(tx.receipt.block.number)
+        known = self._facts.attempts.get(tx.receipt.hash)
+        if block is None or tx.receipt != block.receipts.get(tx.receipt.hash):
+            self._report("P7", f"{name} is {tx.state}, and what took its nonce is not final")
+        elif known is None or known.version or known.tx_id != tx.id:
+            self._report("P7", f"{name} is {tx.state} by {tx.receipt.hash[2:8]}, which is not what cancels it")
 
     def _check_failed(self, tx: Transaction) -> None:
         """P7: no attempt left; or what was executed in its stead is final."""
-        wish, name = self._facts.wish_of(tx), self._facts.name(tx)
-        if self._facts.executions(tx.lane.chain_id, wish.label):
+        errand, name = self._facts.errand_of(tx), self._facts.name(tx)
+        if self._facts.executions(tx.lane.chain_id, errand.label):
             self._report("P7", f"{name} is failed, and the chain has executed it: {tx.failure}")
         if tx.receipt is not None:
             block = self._facts.chains[tx.lane.chain_id].final.at(tx.receipt.block.number)
@@ -216,20 +289,20 @@ class Checker:
         for known in self._facts.attempts_of(tx):
             if known.nonce >= consumed and tx.id in self._facts.left.get((known.lane, known.nonce), {}):
                 self._report("P7", f"{name} is failed, and {known.hash[2:8]} left: {tx.failure}")
-        if wish.sound:
-            self._check_unestimable(tx, wish)
+        if is_sound(tx.payload):
+            self._check_unestimable(tx, read_order(tx.payload.data))
 
-    def _check_unestimable(self, tx: Transaction, wish: Wish) -> None:
+    def _check_unestimable(self, tx: Transaction, order: Order) -> None:
         """P7: a sound payload fails only if it reverts in the estimate, and nothing ahead of it can change that."""
         name = self._facts.name(tx)
-        match wish.order.effect:
+        match order.effect:
             case Effect.NEVER:
                 pass
             case Effect.AFTER:
                 ahead = [one for one in self._facts.live(tx.lane) if one.place < tx.place]
-                needed = [one for one in ahead if self._facts.wish_of(one).label == wish.order.after]
+                needed = [one for one in ahead if read_order(one.payload.data).label == order.after]
                 if any(one.state is not State.MINED for one in needed):
-                    self._report("P7", f"{name} is failed, and {wish.order.after}, on which it waits, is still to run")
+                    self._report("P7", f"{name} is failed, and {order.after}, on which it waits, is still to run")
             case _:
                 self._report("P7", f"{name} is failed, and nothing is wrong with it: {tx.failure}")
 
@@ -280,23 +353,41 @@ class Checker:
             ran = "".join(f" {tx.order.label or 'filler'}@{tx.nonce}" for tx in block.transactions)
             happened = "".join(f" {one.deed}" for one in block.happenings)
             self._trace(f"chain-{chain.chain_id}", f"block {block.number} {block.hash[2:8]}{ran}{happened}")
-            for label in {tx.order.label: None for tx in block.transactions if tx.order.label}:
+            for label in {tx.order.root: None for tx in block.transactions if tx.order.label}:
                 times = self._facts.executions(chain.chain_id, label)
                 if times > 1:
                     self._report("P3", f"{label} was executed {times} times")
+            for tx in block.transactions:
+                self._check_ran(tx)
+
+    def _check_ran(self, tx: SimTx) -> None:
+        """P7: what was said never to run does not."""
+        known = self._facts.attempts.get(tx.hash)
+        if known is None or known.tx_id is None or not known.version or not self._facts.is_known(known):
+            return
+        state = self._facts.states.get(known.tx_id)
+        if state in (State.CANCELLED, State.EXPIRED, State.FAILED):
+            self._report("P7", f"{tx.order.label} is {state}, and was executed all the same")
 
     # the clients
 
-    def answered(self, wish: Wish, tx: Transaction) -> None:
+    def answered(self, errand: Errand, tx: Transaction) -> None:
         """P2, P3: a key stands for one transaction, for as long as the store remembers."""
-        if (tx.payload, tx.lane) != (wish.payload, wish.lane):
-            self._report("P2", f"{wish.label} was answered with another transaction")
-        if wish.key is not None:
-            first, store = self._keys.get(wish.key, (tx.id, self._facts.stores))
+        if (tx.payload_of(1), tx.lane) != (errand.payload, errand.lane):
+            self._report("P2", f"{errand.label} was answered with another transaction")
+        if errand.key is not None:
+            first, store = self._keys.get(errand.key, (tx.id, self._facts.stores))
             if store == self._facts.stores and first != tx.id:
-                self._report("P3", f"{wish.key} stands for {first[:4]} and for {tx.id[:4]}")
-            self._keys[wish.key] = tx.id, self._facts.stores
-        self._facts.acknowledged.setdefault(tx.id, wish.label)
+                self._report("P3", f"{errand.key} stands for {first[:4]} and for {tx.id[:4]}")
+            self._keys[errand.key] = tx.id, self._facts.stores
+        self._facts.acknowledged.setdefault(tx.id, errand.label)
+
+    def unwanted(self, label: str) -> None:
+        """Somebody is about to ask that it be cancelled."""
+        self._facts.unwanted.add(label)
+
+    def unwanted_lane(self, lane: LaneKey) -> None:
+        self._facts.unwanted |= {errand.label for errand in self._facts.errands.values() if errand.lane == lane}
 
     # what a node holds in memory
 
@@ -306,7 +397,7 @@ class Checker:
             sizes = {
                 "sendings": (len(desk.sendings), len(desk.lane.attempt_hashes())),
                 "outlets": (len(desk.outlets), len(desk.chain.endpoints)),
-                "set aside": (len(desk.aside), queue_limits[lane] + len(self._facts.wishes)),
+                "set aside": (len(desk.aside), queue_limits[lane] + len(self._facts.errands)),
                 "transactions": (len(desk.lane.transactions), len(desk.lane.slots)),
                 "slots": (len(desk.lane.slots), desk.rules.unsettled + 4 * desk.rules.largest_window),
             }
@@ -320,3 +411,8 @@ class Checker:
 
 def _some(attempts: set[tuple[Hash, int | None]]) -> str:
     return " ".join(f"{hash[2:8]} of version {version}" for hash, version in sorted(attempts)) or "nothing more"
+
+
+def _in_words(wish: Wish) -> str:
+    what = type(wish.act).__name__.lower()
+    return f"to {what} {wish.tx_id[:4]}" if wish.tx_id else f"a {what}"

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from nonchalant.sim.moves import Move
 from nonchalant.sim.mutants import in_force
 from nonchalant.sim.properties import EDGES, Edge
 from nonchalant.sim.schedule import Kind
@@ -22,8 +23,8 @@ LEAST_FAULTS = 10
 LEAST_KINDS = 4
 LEAST_MINUTES = 10.0
 
-# From so many histories on, every fault and every edge must have occurred.
-ENOUGH = 100
+# From so many histories on, every fault, every edge and every move must have occurred.
+ENOUGH = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ class Tally:
     seconds: float = 0.0
     faults: Counter[Kind] = field(default_factory=Counter)
     edges: Counter[Edge] = field(default_factory=Counter)
+    moves: Counter[Move] = field(default_factory=Counter)
     violations: list[Violation] = field(default_factory=list)
     too_small: list[tuple[int, str]] = field(default_factory=list)
     _digests: list[str] = field(default_factory=list)
@@ -96,6 +98,7 @@ class Tally:
         self.seconds += history.seconds
         self.faults.update(history.faults)
         self.edges.update(history.edges)
+        self.moves.update(history.moves)
 
     @property
     def digest(self) -> str:
@@ -115,11 +118,12 @@ class Tally:
         return {what: round(total / max(1, self.histories), 2) for what, total in sums.items()}
 
     def never(self) -> list[str]:
-        """Faults and edges that did not occur, though there were histories enough."""
+        """Faults, edges and moves that did not occur, though there were histories enough."""
         if self.histories < ENOUGH:
             return []
         missing = [str(kind) for kind in Kind if not self.faults[kind]]
-        return missing + [str(edge) for edge in EDGES if not self.edges[edge]]
+        missing += [str(edge) for edge in EDGES if not self.edges[edge]]
+        return missing + [str(move) for move in Move if not self.moves[move]]
 
     @property
     def clean(self) -> bool:

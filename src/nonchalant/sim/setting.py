@@ -7,17 +7,23 @@ from collections.abc import Mapping, Sequence
 from nonchalant.desk import LaneRules
 from nonchalant.engine import ChainRules, EngineRules
 from nonchalant.fees import FeeRules
-from nonchalant.model import LaneKey, Speed
+from nonchalant.model import LaneKey, Millis, Speed
 from nonchalant.policy import Patience
 from nonchalant.sim.chain import Terrain
 from nonchalant.sim.chance import Chance
 from nonchalant.sim.endpoint import GWEI
 from nonchalant.sim.pool import FLAVOURS
 
+BEGAN: Millis = 1_700_000_000_000
 LEASE_SECONDS = 10.0
 
 # What is called final by depth must be deeper than any reorg, as endpoints with a branch of their own see it.
 SAFE_DEPTH = 2
+
+
+def millis(seconds: float) -> Millis:
+    """The time by the clocks on the wall, so long after a history began."""
+    return BEGAN + int(seconds * 1000)
 
 
 def terrains(chance: Chance) -> dict[int, Terrain]:

@@ -6,11 +6,12 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from nonchalant.model import Change, LaneKey, Lease, Request
-from nonchalant.ports import Acceptance, Clock, Loaded
+from nonchalant.model import Change, Control, Event, LaneKey, Lease, Mode, Request, Transaction
+from nonchalant.ports import Acceptance, Clock, Loaded, Wished
 from nonchalant.store.migrations import create
 from nonchalant.store.sqlite import SqliteStore, prepare
 from nonchalant.store.witness import Witness
+from nonchalant.wishes import Wish
 
 T = TypeVar("T")
 
@@ -32,6 +33,17 @@ class Auditor(Protocol):
 
     def loaded(self, lease: Lease) -> None:
         """The owner has read the lane in the name of this lease."""
+
+    def altered(self, who: str, tx: Transaction, events: Sequence[Event]) -> None:
+        """A queued transaction was changed from outside its lane."""
+
+    def wished(self, who: str, wish: Wish) -> None:
+        """A wish was written down, for the lane's owner to find."""
+
+    def controlled(self, who: str, lane: LaneKey, mode: Mode) -> None: ...
+
+    def halted(self, who: str, chain_id: int, reason: str) -> None:
+        """All lanes of the chain are to stop, because finality broke."""
 
 
 class SimWitness:
@@ -103,6 +115,25 @@ class WatchedStore(SqliteStore):
 
     def asked(self, change: Change, lease: Lease) -> None:
         self._auditor.asked(change, lease)
+
+    async def alter_queued(self, tx: Transaction, events: Sequence[Event]) -> None:
+        await super().alter_queued(tx, events)
+        self._auditor.altered(self._who, tx, events)
+
+    async def wish(self, wish: Wish, *, limit: int) -> Wished:
+        answer = await super().wish(wish, limit=limit)
+        if answer is Wished.TAKEN:
+            self._auditor.wished(self._who, wish)
+        return answer
+
+    async def control(self, lane: LaneKey, mode: Mode, reason: str) -> Control:
+        before = await super().control(lane, mode, reason)
+        self._auditor.controlled(self._who, lane, mode)
+        return before
+
+    async def halt(self, chain_id: int, reason: str) -> None:
+        await super().halt(chain_id, reason)
+        self._auditor.halted(self._who, chain_id, reason)
 
     async def commit(self, change: Change, lease: Lease) -> None:
         self._auditor.committing(self._who, lease)

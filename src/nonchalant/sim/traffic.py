@@ -1,4 +1,4 @@
-"""What clients ask for in a history, and how they behave: drawn from the seed before it begins."""
+"""What clients want done in a history, and how they behave: drawn from the seed before it begins."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nonchalant.model import Address, Fees, LaneKey, Payload, Request, Speed, TxId
+from nonchalant.model import Address, Fees, LaneKey, OnSuperseded, Payload, Request, Speed, TxId
 from nonchalant.sim.chain import Terrain
 from nonchalant.sim.chance import Chance
+from nonchalant.sim.setting import millis
 from nonchalant.sim.wire import Effect, Order, intrinsic_gas
 
 RECIPIENT: Address = "0x" + "b0" * 20
@@ -18,7 +19,7 @@ MOST = 44
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class Errand:
     """One thing a client wants done, once. With a key it asks until it knows; without, only while it may."""
 
     at: float
@@ -31,15 +32,14 @@ class Wish:
     node: int  # whom it asks first
     again_at: float | None = None  # when it posts the same once more, though it was answered
     thrifty: bool = False  # its price is below what a dear market asks
+    valid_for: float | None = None  # seconds after which it is of no use any more
+    confirmations: int | None = None
+    on_superseded: OnSuperseded | None = None
+    simulate: bool = False
 
     @property
     def label(self) -> str:
         return self.order.label
-
-    @property
-    def sound(self) -> bool:
-        """Whether a node can take its bytes at all."""
-        return self.payload.gas is None or self.payload.gas >= intrinsic_gas(self.payload.data)
 
     def request(self, tx_id: TxId) -> Request:
         return Request(
@@ -48,27 +48,36 @@ class Wish:
             payload=self.payload,
             fees=self.fees,
             priority=self.priority,
+            simulate=self.simulate,
             idempotency_key=self.key,
             body_hash=hashlib.sha256(repr((self.lane, self.payload, self.fees)).encode()).hexdigest(),
+            valid_until=None if self.valid_for is None else millis(self.at + self.valid_for),
+            confirmations=self.confirmations,
+            on_superseded=self.on_superseded,
         )
 
 
-def draw(chance: Chance, lanes: Sequence[LaneKey], terrains: Mapping[int, Terrain], span: float) -> list[Wish]:
-    """Bursts and single wishes over `span` seconds."""
+def is_sound(payload: Payload) -> bool:
+    """Whether a node can take its bytes at all."""
+    return payload.gas is None or payload.gas >= intrinsic_gas(payload.data)
+
+
+def draw(chance: Chance, lanes: Sequence[LaneKey], terrains: Mapping[int, Terrain], span: float) -> list[Errand]:
+    """Bursts and single errands over `span` seconds."""
     bursts = [chance.uniform(1.0, 0.95 * span) for _ in range(chance.randint(4, 8))] + [0.97 * span]
     times = sorted(
         chance.choice(bursts) + chance.uniform(0.0, 6.0) if chance.random() < 0.7 else chance.uniform(1.0, 0.98 * span)
         for _ in range(chance.randint(LEAST, MOST))
     )
-    wishes: list[Wish] = []
+    errands: list[Errand] = []
     for number, at in enumerate(times):
         lane = chance.choice(lanes)
-        wish = _wish(chance, number, at, lane, _order(chance, f"t{number}", lane, wishes))
-        wishes.append(_priced(chance, wish, terrains[lane.chain_id]))
-    return wishes
+        errand = _errand(chance, number, at, lane, _order(chance, f"t{number}", lane, errands))
+        errands.append(_priced(chance, errand, terrains[lane.chain_id]))
+    return errands
 
 
-def _wish(chance: Chance, number: int, at: float, lane: LaneKey, order: Order) -> Wish:
+def _errand(chance: Chance, number: int, at: float, lane: LaneKey, order: Order) -> Errand:
     key = f"key-{number}" if chance.random() < 0.75 else None
     payload = Payload(
         to=RECIPIENT if chance.random() < 0.95 else None,
@@ -76,7 +85,7 @@ def _wish(chance: Chance, number: int, at: float, lane: LaneKey, order: Order) -
         data=order.data(),
         gas=_gas(chance, order),
     )
-    return Wish(
+    return Errand(
         at=at,
         lane=lane,
         order=order,
@@ -86,16 +95,30 @@ def _wish(chance: Chance, number: int, at: float, lane: LaneKey, order: Order) -
         key=key,
         node=chance.randint(0, 99),
         again_at=at + chance.uniform(0.0, 60.0) if key and chance.random() < 0.25 else None,
+        valid_for=_patience(chance) if chance.random() < 0.15 else None,
+        confirmations=chance.randint(1, 12) if chance.random() < 0.25 else None,
+        on_superseded=chance.choice(list(OnSuperseded)) if chance.random() < 0.3 else None,
+        simulate=chance.random() < 0.1,
     )
 
 
-def _order(chance: Chance, label: str, lane: LaneKey, earlier: Sequence[Wish]) -> Order:
+def _patience(chance: Chance) -> float:
+    """Over before it is sent, while it is under way, or long after."""
+    return chance.uniform(0.0, 1.0) if chance.random() < 0.3 else chance.uniform(1.0, 120.0)
+
+
+def _order(chance: Chance, label: str, lane: LaneKey, earlier: Sequence[Errand]) -> Order:
     dice = chance.random()
     if dice < 0.08:
         return Order(label, Effect.REVERTS)
     if dice < 0.13:
         return Order(label, Effect.NEVER)
-    needed = [wish.label for wish in earlier if wish.lane == lane and wish.order.effect is Effect.RUNS and wish.sound]
+    can_run = (Effect.RUNS, Effect.AFTER)
+    needed = [
+        errand.label
+        for errand in earlier
+        if errand.lane == lane and errand.order.effect in can_run and is_sound(errand.payload)
+    ]
     if dice < 0.25 and needed:
         return Order(label, Effect.AFTER, needed[-1])
     return Order(label)
@@ -108,12 +131,12 @@ def _gas(chance: Chance, order: Order) -> int | None:
     return intrinsic_gas(order.data()) + chance.randint(20_000, 60_000) if dice < 0.2 else None
 
 
-def _priced(chance: Chance, wish: Wish, terrain: Terrain) -> Wish:
+def _priced(chance: Chance, errand: Errand, terrain: Terrain) -> Errand:
     """Some name their price: enough for the dearest market, or thrifty."""
     dice = chance.random()
     if dice < 0.8:
-        return wish
+        return errand
     thrifty = dice < 0.86
     cap = int(terrain.base_fee * (chance.uniform(1.3, 3.0) if thrifty else chance.uniform(6.5, 12.0)))
     tip = None if terrain.legacy else int(terrain.base_fee * chance.uniform(0.02, 0.2))
-    return replace(wish, fees=Fees(cap, tip), thrifty=thrifty)
+    return replace(errand, fees=Fees(cap, tip), thrifty=thrifty)

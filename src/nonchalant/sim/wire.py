@@ -35,8 +35,18 @@ class Order:
     def data(self) -> bytes:
         return f"{self.label}|{self.effect}|{self.after}".encode()
 
+    @property
+    def root(self) -> str:
+        """The label of what was asked for at first: whatever replaced it counts as the same."""
+        return root_of(self.label)
+
 
 PLAIN = Order("")
+AGAIN = "~"  # between the root of a label and what tells a replacement from what it replaces
+
+
+def root_of(label: str) -> str:
+    return label.partition(AGAIN)[0]
 
 
 def read_order(data: bytes) -> Order:

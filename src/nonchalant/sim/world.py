@@ -13,21 +13,24 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nonchalant.asking import Asking
 from nonchalant.engine import Engine
 from nonchalant.errors import NonchalantError
 from nonchalant.intake import Intake
-from nonchalant.model import LaneKey, Millis
-from nonchalant.sim import schedule, setting, traffic
+from nonchalant.model import LaneKey, Millis, State, Transaction
+from nonchalant.sim import moves, schedule, setting, traffic
 from nonchalant.sim.chain import SimChain
 from nonchalant.sim.chance import Chance
-from nonchalant.sim.clients import Clients
+from nonchalant.sim.clients import Clients, Operator
 from nonchalant.sim.endings import Endings
 from nonchalant.sim.facts import Facts
 from nonchalant.sim.faults import Faults
 from nonchalant.sim.gate import Gate, gated_signer, gated_store
 from nonchalant.sim.journal import Journal, listening
 from nonchalant.sim.loop import SimLoop, forgetting
+from nonchalant.sim.moves import Move
 from nonchalant.sim.node import Doorbell, Life, Node, NodeChain, NodeClock
+from nonchalant.sim.obedience import Obedience
 from nonchalant.sim.properties import Checker, Edge
 from nonchalant.sim.schedule import Kind
 from nonchalant.sim.store import SimWitness, WatchedStore, new_database, older_database
@@ -36,7 +39,6 @@ from nonchalant.sim.violations import BUG, Violation, Violations
 from nonchalant.sim.wire import SimSigner
 from nonchalant.store.witness import notice_restore
 
-BEGAN: Millis = 1_700_000_000_000
 LEAST_SECONDS = 600.0
 BALANCE = 50 * 10**18
 
@@ -65,6 +67,7 @@ class History:
     transactions: int
     faults: Mapping[Kind, int]
     edges: Mapping[Edge, int]
+    moves: Mapping[Move, int]
     seconds: float
 
 
@@ -97,7 +100,7 @@ class TrueClock:
         self._loop = loop
 
     def now(self) -> Millis:
-        return BEGAN + int(self._loop.time() * 1000)
+        return setting.millis(self._loop.time())
 
     def monotonic(self) -> float:
         return self._loop.time()
@@ -141,14 +144,18 @@ class World:
         self._span = chance.uniform(400.0, 500.0)
         terrains = setting.terrains(chance)
         self.lanes: Sequence[LaneKey] = setting.lanes(chance, list(terrains))
-        self._wishes = traffic.draw(self._chance("traffic"), self.lanes, terrains, self._span)
+        self._errands = traffic.draw(self._chance("traffic"), self.lanes, terrains, self._span)
         self._faults_to_come = schedule.draw(self._chance("schedule"), self._span)
         self._rules = setting.rules(chance, self.lanes, terrains)
         self._queue_limits = {lane: chance.choice([8, 1000, 1000]) for lane in self.lanes}
-        self._facts = Facts(self.loop, self._wishes)
+        self._facts = Facts(self.loop, self._errands)
         self._report = Violations(seed, self.loop, self.trace)
-        self._checker = Checker(self._facts, self._report, self.trace)
-        self._endings = Endings(self._facts, self._report, self._checker, self.loop)
+        self._asks = moves.draw(self._chance("moves"), self._errands, self.lanes, terrains, self._span)
+        # One that no operator opens again: what is on its way settles, and nothing else goes.
+        self._shut = chance.choice(self.lanes) if chance.random() < 0.15 else None
+        self._obedience = Obedience(self._facts, self._report, self.loop)
+        self._checker = Checker(self._facts, self._report, self.trace, self._obedience)
+        self._endings = Endings(self._facts, self._report, self._checker, self._obedience, self.loop)
         balances = {lane.address: BALANCE for lane in self.lanes}
         self.chains: Sequence[SimChain] = [
             SimChain(terrain, self.loop, self._chance(f"chain {chain_id}"), balances, self._checker)
@@ -171,12 +178,13 @@ class World:
         self._keyless: dict[str, set[LaneKey]] = {node.name: set() for node in self._nodes}
         self._tasks: list[asyncio.Task[Any]] = []
         entropy = SimEntropy(self._chance("clients"))
-        self._clients = Clients(self._nodes, self.loop, entropy, self._checker, self._report)
+        self._clients = Clients(self._nodes, self.loop, entropy, self._checker, self._report, self._obedience.moves)
+        self._operator = Operator(self._clients, self._facts, self._obedience, self.loop)
         self._over = self.loop.create_future()
         self._facts.chains = {chain.chain_id: chain for chain in self.chains}
         self._facts.opened(self._database)
         self._report.at_the_first = self._break_off
-        self._checker.now = self.clock.now
+        self._checker.now = self._obedience.now = self.clock.now
         self._checker.engine_of = lambda who: self._lives[who].engine
         self._checker.told_of_work = self._faults.accepted
 
@@ -198,6 +206,7 @@ class World:
             transactions=len(self._facts.accepted),
             faults=Counter(self._faults.struck),
             edges=Counter(self._checker.edges),
+            moves=+self._obedience.moves,
             seconds=self.loop.time(),
         )
 
@@ -207,8 +216,10 @@ class World:
             chain.start()
         for node in self._nodes:
             self._spawn(node.run(self._store_up))
-        for wish in self._wishes:
-            self._spawn(self._clients.ask_for(wish))
+        for errand in self._errands:
+            self._spawn(self._clients.ask_for(errand))
+        for ask in self._asks:
+            self._spawn(self._clients.act(ask))
         self._faults.start(self._faults_to_come)
         if any(fault.kind is Kind.STORE_RESTORED for fault in self._faults_to_come):
             self._spawn(self._copy_store())
@@ -233,6 +244,7 @@ class World:
         self._faults.stop()
         for node in self._nodes:
             node.hurry = True
+        self._spawn(self._operator.look_after(self.lanes, self._shut))
 
     async def _settle(self) -> None:
         """Everything must come to its end by itself, lanes that can pay the market first."""
@@ -241,7 +253,7 @@ class World:
         enough = SETTLE_SECONDS + SETTLE_STEPS * finality
         while not self._over.done():
             quiet = self.loop.time() - stopped
-            if self._clients.asking == 0 and self.loop.time() >= LEAST_SECONDS and self._facts.settled():
+            if self._clients.asking == 0 and self.loop.time() >= LEAST_SECONDS and self._is_settled():
                 return
             if quiet > 2 * enough:
                 return  # what is left is named by the last check
@@ -252,6 +264,14 @@ class World:
                 for chain in self.chains:
                     chain.fee_level = chain.terrain.base_fee
             await self._pass(self.loop.time() + 5.0)
+
+    def _is_settled(self) -> bool:
+        """Whether nothing is under way any more."""
+        waiting = [tx for tx in self._facts.live() if not self._may_wait(tx)]
+        return not waiting and not self._facts.unsettled_slots()
+
+    def _may_wait(self, tx: Transaction) -> bool:
+        return tx.state is State.QUEUED and not self._obedience.is_open(tx.lane)
 
     def _break_off(self) -> None:
         if not self._over.done():
@@ -280,7 +300,7 @@ class World:
     # nodes
 
     def _begin(self, name: str) -> Life:
-        gate = Gate(name, self.loop, self._io)
+        gate, entropy = Gate(name, self.loop, self._io), self._entropy(name)
         clock = NodeClock(self.loop, gate, self.clock.now, self._io.uniform(0.0, 1e6))
         notice_restore(self._database, self._witness)
         lacking = self._keyless[name.partition(".")[0]]
@@ -288,17 +308,18 @@ class World:
         gated = gated_store(store, gate, self.loop, self._io)
         engine = Engine(
             store=gated,
-            chains={chain.chain_id: NodeChain(chain, gate) for chain in self.chains},
+            chains={chain.chain_id: NodeChain(chain, gate, self._obedience.handed_over) for chain in self.chains},
             signers={
                 lane: gated_signer(signer, gate) for lane, signer in self._signer_of.items() if lane not in lacking
             },
             rules=self._rules,
             clock=clock,
-            entropy=self._entropy(name),
+            entropy=entropy,
         )
         bell = Doorbell(gate, self.loop, self._io)
         bell.ring = engine.poke
-        life = Life(name, gate, clock, engine, Intake(gated, clock, limits=self._queue_limits, arrived=bell))
+        intake = Intake(gated, clock, limits=self._queue_limits, arrived=bell)
+        life = Life(name, gate, clock, engine, intake, Asking(gated, clock, entropy, arrived=bell))
         self._lives[name] = life
         return life
 
@@ -361,6 +382,7 @@ class World:
         lost, self._database = self._database, older_database(copy)
         self.trace("world", "the store is an older copy now")
         self._facts.restored(self._database)
+        self._obedience.restored()
         lost.close()
         if forget_witness and await self._chain_shows_what_was_lost():
             self.trace("world", "and its witness is gone")

@@ -1,0 +1,126 @@
+"""What people do while transactions are on their way: drawn from the seed before a history begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from nonchalant.model import Fees, LaneKey, Payload, Speed
+from nonchalant.sim.chain import Terrain
+from nonchalant.sim.chance import Chance
+from nonchalant.sim.traffic import TOO_LITTLE_GAS, Errand
+from nonchalant.sim.wire import AGAIN, Effect, Order
+
+
+class Move(StrEnum):
+    """What is counted: it did something, or was answered as it should be."""
+
+    DEPENDENT = "dependent_request"  # its estimate reverts until an earlier one of the lane has run
+    REVERTING = "reverting_request"
+    HOPELESS = "hopeless_request"  # it reverts in the estimate already
+    FAULTY = "faulty_request"  # no node takes its bytes
+    DEPTH = "depth_told"
+    DEADLINE_QUEUED = "deadline_while_queued"
+    DEADLINE_IN_FLIGHT = "deadline_in_flight"
+    CANCEL_QUEUED = "cancel_while_queued"
+    CANCEL_IN_FLIGHT = "cancel_in_flight"
+    CANCEL_MINED = "cancel_after_block"
+    BUMP = "bump"
+    REPLACE_QUEUED = "replace_while_queued"
+    REPLACE_IN_FLIGHT = "replace_in_flight"
+    HOLD = "hold"
+    RELEASE = "release"
+    PAUSE = "pause_lane"
+    DRAIN = "drain_lane"
+    RESUME = "resume_lane"
+    CANCEL_ALL = "cancel_all"
+    REFUSED = "wish_refused"
+    TOO_LATE = "wish_too_late"
+
+
+class Act(StrEnum):
+    """What somebody asks a node for."""
+
+    CANCEL = "cancel"
+    BUMP = "bump"
+    REPLACE = "replace"
+    HOLD = "hold"  # and release it after a while
+    PAUSE = "pause"  # and resume after a while
+    DRAIN = "drain"
+    CANCEL_ALL = "cancel_all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One thing somebody asks for; of a transaction as soon as it was accepted, or of a lane."""
+
+    at: float
+    act: Act
+    lane: LaneKey
+    node: int  # whom it asks first
+    label: str = ""  # of the transaction
+    payload: Payload | None = None
+    fees: Speed | Fees | None = None
+    seconds: float = 0.0  # until it is undone
+
+
+def draw(
+    chance: Chance, errands: Sequence[Errand], lanes: Sequence[LaneKey], terrains: Mapping[int, Terrain], span: float
+) -> list[Ask]:
+    asks = [ask for errand in errands for ask in _about(chance, errand, terrains[errand.lane.chain_id])]
+    for lane in lanes:
+        for _ in range(chance.choice([0, 0, 1, 2])):
+            act = chance.choice([Act.PAUSE, Act.PAUSE, Act.DRAIN, Act.CANCEL_ALL])
+            at, seconds = chance.uniform(0.05, 0.9) * span, chance.uniform(5.0, 60.0)
+            asks.append(Ask(at=at, act=act, lane=lane, node=chance.randint(0, 99), seconds=seconds))
+    return asks
+
+
+def _about(chance: Chance, errand: Errand, terrain: Terrain) -> Iterator[Ask]:
+    """Nothing for most; for some one thing after the other, soon after it was asked for or much later."""
+    times = chance.choice([0, 0, 0, 0, 1, 1, 2])
+    for number in range(times):
+        act = chance.choice([Act.CANCEL, Act.CANCEL, Act.BUMP, Act.BUMP, Act.REPLACE, Act.REPLACE, Act.HOLD])
+        ask = Ask(
+            at=errand.at + _delay(chance),
+            act=act,
+            lane=errand.lane,
+            node=chance.randint(0, 99),
+            label=errand.label,
+            seconds=chance.uniform(1.0, 60.0),
+        )
+        match act:
+            case Act.BUMP:
+                yield replace(ask, fees=_price(chance, terrain))
+            case Act.REPLACE:
+                fees = _price(chance, terrain) if chance.random() < 0.5 else None
+                yield replace(ask, payload=_other(chance, errand, number), fees=fees)
+            case _:
+                yield ask
+
+
+def _delay(chance: Chance) -> float:
+    dice = chance.random()
+    if dice < 0.4:
+        return chance.uniform(0.0, 1.0)
+    return chance.uniform(1.0, 12.0) if dice < 0.7 else chance.uniform(12.0, 90.0)
+
+
+def _price(chance: Chance, terrain: Terrain) -> Speed | Fees | None:
+    """Whatever the market asks, or a price that any market takes."""
+    dice = chance.random()
+    if dice < 0.3:
+        return None
+    if dice < 0.6:
+        return chance.choice(list(Speed))
+    cap = int(terrain.base_fee * chance.uniform(6.5, 13.0))
+    return Fees(cap, None if terrain.legacy else int(terrain.base_fee * chance.uniform(0.1, 2.0)))
+
+
+def _other(chance: Chance, errand: Errand, number: int) -> Payload:
+    """Something else, which may be as wrong as what it replaces."""
+    effect = chance.choice([Effect.RUNS] * 8 + [Effect.REVERTS, Effect.NEVER])
+    order = Order(f"{errand.label}{AGAIN}{number + 1}", effect)
+    gas = TOO_LITTLE_GAS if chance.random() < 0.05 else None
+    return Payload(to=errand.payload.to, value=chance.randint(0, 10**12), data=order.data(), gas=gas)

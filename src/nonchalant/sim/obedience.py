@@ -1,0 +1,216 @@
+"""That what people want is done, and nothing else: holds, pauses, deadlines, cancels and replacements.
+
+Judged by the order of commits, the true time and the bytes that are handed over; what our tables say is wanted counts
+only from when it was first said.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from nonchalant.assign import WAITS_FOR_EARLIER
+from nonchalant.model import (
+    Attempt,
+    AttemptKind,
+    Change,
+    LaneKey,
+    Lease,
+    Millis,
+    Mode,
+    Reply,
+    Slot,
+    State,
+    Transaction,
+    TxId,
+    Wanted,
+)
+from nonchalant.sim import wire
+from nonchalant.sim.facts import Facts, short
+from nonchalant.sim.loop import SimLoop
+from nonchalant.sim.moves import Move
+from nonchalant.sim.traffic import is_sound
+from nonchalant.sim.violations import Violations
+from nonchalant.sim.wire import Effect
+from nonchalant.wishes import Bump, Replace, Wish
+
+# Seconds until every owner has heard that its lane is closed, whatever wake-up was lost.
+HEARD = 15.0
+
+# Seconds in which bytes that wait at an endpoint that hangs may still be sent, though they are not wanted any more.
+UNDER_WAY = 12.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wants:
+    """The payload that should run at a slot, and since when it is that one. Nothing wanted (0) is never taken back."""
+
+    version: int
+    since: float
+
+
+class Obedience:
+    def __init__(self, facts: Facts, report: Violations, loop: SimLoop) -> None:
+        self.moves: Counter[Move] = Counter()
+        self.now: Callable[[], Millis] = lambda: 0
+        self._facts = facts
+        self._report = report
+        self._loop = loop
+        self._held: set[TxId] = set()
+        self._deadlines: dict[TxId, Millis] = {}
+        self._closed: dict[LaneKey, float] = {}  # lanes that should give out nothing, and since when
+        self._wants: dict[tuple[LaneKey, int], Wants] = {}
+        self._wishes: dict[str, Wish] = {}
+        self._waited: set[TxId] = set()
+
+    # what is asked for
+
+    def accepted(self, tx: Transaction) -> None:
+        if tx.valid_until is not None:
+            self._deadlines[tx.id] = tx.valid_until
+        order = wire.read_order(tx.payload.data)
+        if order.effect is Effect.REVERTS:
+            self.moves[Move.REVERTING] += 1
+        if order.effect is Effect.NEVER:
+            self.moves[Move.HOPELESS] += 1
+        if not is_sound(tx.payload):
+            self.moves[Move.FAULTY] += 1
+
+    def wished(self, wish: Wish) -> None:
+        self._wishes[wish.id] = wish
+
+    def controlled(self, lane: LaneKey, mode: Mode) -> None:
+        self.moves[{Mode.OPEN: Move.RESUME, Mode.DRAINING: Move.DRAIN}.get(mode, Move.PAUSE)] += 1
+        if mode is Mode.OPEN:
+            self._closed.pop(lane, None)
+        else:
+            self._closed.setdefault(lane, self._loop.time())
+
+    def is_open(self, lane: LaneKey) -> bool:
+        return lane not in self._closed
+
+    def restored(self) -> None:
+        """Another, older store from here on: what was asked for since is lost with it."""
+        self._wants.clear()
+        self._held = {row["id"] for row in self._facts.rows("SELECT id FROM transactions WHERE held = 1")}
+        found = self._facts.rows("SELECT chain_id, address FROM controls WHERE mode <> 'open'")
+        closed = [LaneKey(row["chain_id"], row["address"]) for row in found]
+        self._closed = {lane: self._closed.get(lane, self._loop.time()) for lane in closed}
+
+    # what is done
+
+    def altered(self, before: State, tx: Transaction, events: Sequence[str]) -> None:
+        """A queued transaction was changed, by any node."""
+        self._follow_hold(tx)
+        name = self._facts.name(tx)
+        if before is not State.QUEUED:
+            self._report("P6", f"{name} is {before}, and was changed as if it were queued")
+        for kind, move in (("tx.held", Move.HOLD), ("tx.released", Move.RELEASE), ("tx.replaced", Move.REPLACE_QUEUED)):
+            self.moves[move] += kind in events
+        if tx.state is State.CANCELLED:
+            self.moves[Move.CANCEL_QUEUED] += 1
+        if tx.state is State.EXPIRED:
+            self.moves[Move.DEADLINE_QUEUED] += 1
+
+    def committed(self, change: Change, lease: Lease) -> None:
+        for attempt in change.attempts:
+            if attempt.kind is AttemptKind.ORIGINAL:
+                self._check_assigned(attempt, lease.lane)
+        for tx in change.transactions:
+            self._follow_hold(tx)
+            self._count_waiting(tx)
+        for nonce in change.freed:
+            self._wants.pop((lease.lane, nonce), None)
+        for slot in change.slots:
+            if slot.tx_id is not None:
+                self._follow_wants(slot, lease.lane)
+        for wish_id, reply in change.granted.items():
+            self._count_reply(wish_id, reply)
+        for event in change.events:
+            self.moves[Move.DEPTH] += event.kind == "tx.depth"
+
+    def _check_assigned(self, attempt: Attempt, lane: LaneKey) -> None:
+        """Nothing that is held, overdue, or in a closed lane gets a nonce."""
+        tx_id = attempt.tx_id
+        assert tx_id is not None
+        label = f"{tx_id[:4]} at nonce {attempt.nonce} of {short(lane)}"
+        if tx_id in self._held:
+            self._report("P7", f"{label} was signed while it was held")
+        if self._deadlines.get(tx_id, self.now() + 1) <= self.now():
+            self._report("P7", f"{label} was signed after its deadline")
+        since = self._closed.get(lane)
+        if since is not None and self._loop.time() - since > HEARD:
+            self._report("P7", f"{label} was signed {self._loop.time() - since:.0f} s after its lane was closed")
+
+    def check_ended(self, tx: Transaction) -> None:
+        """What is cancelled was to be cancelled, what is expired is overdue, and neither has run or can still run."""
+        name = self._facts.name(tx)
+        if tx.state is State.CANCELLED and self._facts.errand_of(tx).label not in self._facts.unwanted:
+            self._report("P7", f"{name} is cancelled, and nobody asked for that")
+        if tx.state is State.EXPIRED and self._deadlines.get(tx.id, self.now() + 1) > self.now():
+            self._report("P7", f"{name} is expired before its deadline")
+        mine = self._facts.attempts_of(tx)
+        hashes = {known.hash for known in mine if known.version}
+        ran = [one.hash for _, one in self._facts.canonical(tx.lane) if one.hash in hashes]
+        if ran:
+            self._report("P7", f"{name} is {tx.state}, and {ran[0][2:8]} was executed")
+        consumed = self._facts.consumed(tx.lane, final=True)
+        for known in mine:
+            left = tx.id in self._facts.left.get((known.lane, known.nonce), {})
+            if left and known.nonce >= consumed and self._facts.is_known(known):
+                self._report("P7", f"{name} is {tx.state}, and {known.hash[2:8]} at nonce {known.nonce} may still run")
+
+    def handed_over(self, who: str, raws: Sequence[bytes]) -> None:
+        """Only what is wanted is sent by who knows that it is; an owner that has lost its lane may not know."""
+        for raw in raws:
+            known = self._facts.attempts.get(wire.hash_of(raw))
+            wants = self._wants.get((known.lane, known.nonce)) if known else None
+            if known is None or wants is None or known.version == wants.version or known.tx_id is None:
+                continue
+            late = self._loop.time() - wants.since
+            if late > UNDER_WAY and self._facts.owner(known.lane) == who:
+                wanted = f"payload {wants.version}" if wants.version else "nothing"
+                slot = f"nonce {known.nonce} of {short(known.lane)}"
+                self._report(
+                    "P3", f"{who} sends payload {known.version} at {slot}, where {wanted} is wanted for {late:.0f} s"
+                )
+
+    # how it goes on
+
+    def _follow_hold(self, tx: Transaction) -> None:
+        if tx.held:
+            self._held.add(tx.id)
+        else:
+            self._held.discard(tx.id)
+
+    def _follow_wants(self, slot: Slot, lane: LaneKey) -> None:
+        key, now = (lane, slot.nonce), self._loop.time()
+        before = self._wants.get(key)
+        version = slot.payload_version if slot.wanted is Wanted.PAYLOAD else 0
+        if before is None:
+            self._wants[key] = Wants(version, now)
+        elif before.version and (version == 0 or version > before.version):
+            self._wants[key] = Wants(version, now)
+            if slot.wanted is Wanted.CANCEL:
+                self.moves[Move.CANCEL_IN_FLIGHT if slot.receipt is None else Move.CANCEL_MINED] += 1
+            if slot.wanted is Wanted.EXPIRY:
+                self.moves[Move.DEADLINE_IN_FLIGHT] += 1
+                assert slot.tx_id is not None
+                if self._deadlines.get(slot.tx_id, self.now() + 1) > self.now():
+                    self._report("P7", f"{slot.tx_id[:4]} is called off before its deadline")
+
+    def _count_waiting(self, tx: Transaction) -> None:
+        waits = tx.attention is not None and tx.attention.code == WAITS_FOR_EARLIER
+        if waits and tx.id not in self._waited:
+            self._waited.add(tx.id)
+            self.moves[Move.DEPENDENT] += 1
+
+    def _count_reply(self, wish_id: str, reply: Reply) -> None:
+        wish = self._wishes.get(wish_id)
+        if reply.refused is not None:
+            self.moves[Move.REFUSED] += 1
+        elif wish is not None and isinstance(wish.act, Bump):
+            self.moves[Move.BUMP] += 1
+        elif wish is not None and isinstance(wish.act, Replace):
+            self.moves[Move.REPLACE_IN_FLIGHT] += 1
