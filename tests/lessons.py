@@ -44,8 +44,6 @@ def _lessons(section: Section, *rows: tuple[str, str] | tuple[str, str, str]) ->
     return [Lesson(id, section, text, *why) for id, text, *why in rows]
 
 
-NO_CANCEL = "Transactions cannot be cancelled by request yet."
-NO_REPLACE = "Transactions cannot be replaced yet."
 NO_RPC = "There is no JSON-RPC interface yet."
 NO_WEBHOOKS = "There are no webhooks yet."
 NO_BLOBS = "Blob transactions are not accepted: a request cannot name a blob."
@@ -84,7 +82,6 @@ TABLE: Sequence[Lesson] = [
         (
             "cancel-recorded-first",
             "A cancel in the middle of the line that is broadcast before it is stored is forgotten by a crash; then the payload that somebody cancelled is sent after all.",
-            NO_CANCEL,
         ),
         (
             "stellar-bad-sequence",
@@ -187,21 +184,18 @@ TABLE: Sequence[Lesson] = [
             "consumed-by-ourselves",
             "A nonce is declared used by somebody else although an earlier attempt of ours used it, or although the calls that would tell have failed.",
         ),
-        ("cancel-resends", "A cancelled transaction whose original is broadcast again.", NO_CANCEL),
+        ("cancel-resends", "A cancelled transaction whose original is broadcast again."),
         (
             "cancel-all-cancels",
             "Cancelling everything reports success and cancels nothing.",
-            "A lane's transactions cannot be cancelled all at once yet.",
         ),
         (
             "replace-for-real",
             "A replacement is acknowledged that changed a copy in memory and nothing else.",
-            NO_REPLACE,
         ),
         (
             "policy-on-replacement",
             "The rules that the first payload passed are not put to the one that replaces it.",
-            NO_REPLACE,
         ),
         ("bounded-history", "Each retry adds a row, until reading and writing one transaction slows everything."),
     ),

@@ -74,6 +74,7 @@ class LiveLane:
     window: int  # how many may be in flight now
     window_limit: int  # how many at most, as configured
     mode: Pace
+    shared: bool  # others sign with the same key
     delegated: bool | None = None  # its code is: one in flight
     balance: Wei | None = None
     in_flight: int | None = None
@@ -252,7 +253,10 @@ class Nonchalant:
         limit, mode = account.window, account.mode
         desk = self.engine.desks.get(key)
         view = LiveLane(
-            window=windows.effective(limit, mode, delegated=False, learnt=learnt), window_limit=limit, mode=mode
+            window=windows.effective(limit, mode, delegated=False, learnt=learnt),
+            window_limit=limit,
+            mode=mode,
+            shared=account.shared,
         )
         if desk is not None:
             view = replace(
@@ -438,14 +442,17 @@ def engine_rules(settings: Settings, accounts: Mapping[LaneKey, AccountSettings]
     settings_of = {chain.id: chain for chain in settings.chains}
     return EngineRules(
         lease_seconds=settings.lease_seconds,
+        retention=settings.retention * 24 * 3_600_000,
         chains={chain.id: ChainRules(chain.depth, chain.poll_interval) for chain in settings.chains},
         lanes={
             lane: LaneRules(
                 window=account.window,
                 pace=account.mode,
+                shared=account.shared,
                 largest_window=widest[lane.chain_id],
                 unsettled=max(LaneRules().unsettled, 4 * account.window),
                 fees=account.capped(settings_of[lane.chain_id].fees),
+                health=account.health,
                 patience=Patience(bump_after=settings_of[lane.chain_id].bump_after),
             )
             for lane, account in accounts.items()

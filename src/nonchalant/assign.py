@@ -10,9 +10,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from nonchalant import fees as prices
-from nonchalant import lifecycle, policy, signing
+from nonchalant import funds, lifecycle, policy, signing
 from nonchalant.desk import SIGNER_MARK, Aside, Desk
 from nonchalant.errors import NodeRefused, RowMoved, SignerFailed, Unencodable, Unreachable
+from nonchalant.health import OUT_OF_FUNDS
 from nonchalant.lanes import Work
 from nonchalant.model import (
     AttemptKind,
@@ -24,6 +25,7 @@ from nonchalant.model import (
     Payload,
     Slot,
     SlotKind,
+    Speed,
     Transaction,
     TxId,
     Wei,
@@ -55,6 +57,7 @@ class Postponed:
 
     tx: Transaction
     attention: Attention | None
+    needed: Wei | None = None  # what the account cannot pay
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,25 +74,28 @@ Verdict = Ready | Postponed | Hopeless
 async def assign(desk: Desk) -> bool:
     """Sign as many queued transactions as the window allows. True: something changed."""
     lane, now = desk.lane, desk.ticks()
-    if lane.record.quarantined_below is not None or now < desk.paused_until:
+    if lane.record.quarantined_below is not None or now < desk.paused_until or _is_stopped(desk):
         return False
     room = min(desk.rules.batch, lane.room(window=desk.window, unsettled=desk.rules.unsettled))
-    top = desk.head.top
-    if room == 0 or not (desk.assign_due or any(aside.is_due(now, top) for aside in desk.aside.values())):
+    top, purse = desk.head.top, desk.purse()
+    # With less than anything costs, nobody new is looked at: the queue may be long.
+    broke = desk.waits_for_funds and purse.lacks(desk.least_cost) > 0
+    resting = [tx_id for tx_id, aside in desk.aside.items() if not aside.is_due(now, top, purse)]
+    if room == 0 or not ((desk.assign_due and not broke) or len(resting) < len(desk.aside)):
         return False
     desk.assign_due = False  # from here on, whoever brings work says so again
-    resting = [tx_id for tx_id, aside in desk.aside.items() if not aside.is_due(now, top)]
     due = await desk.store.queued(desk.key, limit=room, skip=resting)
     if len(due) < room:
         _forget_gone(desk, {tx.id for tx in due}, resting)
     else:
         desk.assign_due = True  # there may be more
     if not due:
+        desk.waits_for_funds = _lack_funds(desk)
         return False
     held = await _hold_twins(desk, due)
     verdicts = await _judge(desk, [tx for tx in due if tx.id not in held])
     try:
-        return await _sign_and_commit(desk, verdicts)
+        return await _sign_and_commit(desk, verdicts, everything=len(due) < room)
     except RowMoved:
         # Somebody changed a queued row meanwhile: the bytes were never sent, so build the batch anew.
         desk.assign_due = True
@@ -97,6 +103,16 @@ async def assign(desk: Desk) -> bool:
     except SignerFailed as failure:
         desk.assign_due = True
         return await desk.pause_for_signer(failure)
+
+
+def _is_stopped(desk: Desk) -> bool:
+    """Whether the lane is unfit. One without funds is not stopped: whatever it can pay proves that it has some."""
+    unhealthy = desk.lane.record.unhealthy
+    return unhealthy is not None and unhealthy.code != OUT_OF_FUNDS
+
+
+def _lack_funds(desk: Desk) -> bool:
+    return any(aside.needed is not None for aside in desk.aside.values())
 
 
 async def _hold_twins(desk: Desk, due: Sequence[Transaction]) -> frozenset[TxId]:
@@ -120,10 +136,11 @@ def _forget_gone(desk: Desk, due: Collection[TxId], resting: Collection[TxId]) -
 
 
 async def _judge(desk: Desk, due: Sequence[Transaction]) -> list[Verdict]:
-    if desk.account_due or desk.seen_at != desk.head.top:
+    if desk.account_due or desk.seen_at != desk.head.top or desk.rules.shared:
         # Funds are counted at our head, and nothing of ours would show that somebody else used the key.
         await desk.see_account()
     market = await desk.eyes.market()
+    desk.least_cost = prices.opening(Speed.SLOW, market, desk.rules.fees).max_fee
     verdicts = await asyncio.gather(*(_judge_one(desk, tx, market) for tx in due))
     if desk.chain.charges_for_data:
         verdicts = await _with_data_fees(desk, verdicts)
@@ -160,7 +177,8 @@ async def _judge_refusal(desk: Desk, tx: Transaction, refusal: NodeRefused) -> V
             reason = f"it would revert now ({refusal.message}); it waits for what is ahead of it"
             return Postponed(tx, Attention(WAITS_FOR_EARLIER, reason, now))
         case policy.Estimate.NO_FUNDS:
-            return Postponed(tx, _no_funds(desk, tx.payload.value))
+            value = tx.payload.value
+            return Postponed(tx, _no_funds(desk, desk.purse().lacks(value)), value)
         case _:
             return Postponed(tx, Attention("cannot_estimate", f"the node cannot estimate it: {refusal.message}", now))
 
@@ -209,32 +227,32 @@ def _draft(desk: Desk, one: Ready, nonce: int) -> Draft:
 
 def _within_funds(desk: Desk, verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Keep what the balance covers, counting all that is in flight; what is too dear waits and others pass it."""
-    left = desk.lane.balance - desk.lane.committed()
+    purse = desk.purse()
     kept: list[Verdict] = []
     for verdict in verdicts:
-        if isinstance(verdict, Ready):
-            if verdict.cost > left:
-                kept.append(Postponed(verdict.tx, _no_funds(desk, verdict.cost)))
-                continue
-            left -= verdict.cost
-        kept.append(verdict)
+        if not isinstance(verdict, Ready):
+            kept.append(verdict)
+        elif short := purse.lacks(verdict.cost):
+            kept.append(Postponed(verdict.tx, _no_funds(desk, short), verdict.cost))
+        else:
+            purse.pay(verdict.cost, funds.kept_for(verdict.gas, verdict.fees.max_fee, verdict.tx.fees, desk.rules.fees))
+            kept.append(verdict)
     return kept
 
 
-def _no_funds(desk: Desk, needed: Wei) -> Attention:
-    short = needed + desk.lane.committed() - desk.lane.balance
+def _no_funds(desk: Desk, short: Wei) -> Attention:
     reason = (
         f"{desk.key.address} lacks {short} wei on chain {desk.key.chain_id}; it goes as soon as the account is funded"
     )
-    return Attention("insufficient_funds", reason, desk.clock.now())
+    return Attention(OUT_OF_FUNDS, reason, desk.clock.now())
 
 
-async def _sign_and_commit(desk: Desk, verdicts: list[Verdict]) -> bool:
+async def _sign_and_commit(desk: Desk, verdicts: list[Verdict], *, everything: bool) -> bool:
     work = desk.work()
     for verdict in verdicts:
         match verdict:
-            case Postponed(tx, attention):
-                _postpone(desk, work, tx, attention)
+            case Postponed() as postponed:
+                _postpone(desk, work, postponed)
             case Hopeless(tx, reason):
                 work.move(tx, lifecycle.Failed(reason))
             case Ready():
@@ -247,19 +265,24 @@ async def _sign_and_commit(desk: Desk, verdicts: list[Verdict]) -> bool:
         desk.aside.pop(tx.id, None)
     if attempts:
         desk.report_foreign(work)
-        work.record(replace(desk.lane.record, next_nonce=desk.lane.next_after([one.nonce for one in attempts])))
+        work.record(replace(work.lane_record, next_nonce=desk.lane.next_after([one.nonce for one in attempts])))
+        work.judge(None)
         desk.clear_mark(work, SIGNER_MARK)
     changed = await desk.commit(work)
+    everything |= desk.purse().lacks(desk.least_cost) > 0
+    desk.waits_for_funds = everything and not attempts and _lack_funds(desk)
     charged = {verdict.tx.id: verdict.data_fee for verdict in verdicts if isinstance(verdict, Ready)}
     desk.lane.data_fees |= {one.nonce: charged[one.tx_id] for one in attempts if one.tx_id and charged[one.tx_id]}
     return changed
 
 
-def _postpone(desk: Desk, work: Work, tx: Transaction, attention: Attention | None) -> None:
+def _postpone(desk: Desk, work: Work, postponed: Postponed) -> None:
+    tx, attention = postponed.tx, postponed.attention
     tries = desk.aside[tx.id].tries + 1 if tx.id in desk.aside else 1
     wait = min(LONGEST_RETRY, FIRST_RETRY * 2 ** (tries - 1))
-    waits_for_others = attention is not None and attention.code == WAITS_FOR_EARLIER
-    desk.aside[tx.id] = Aside(desk.ticks() + wait, tries, desk.head.top if waits_for_others else None)
+    waits_for_blocks = attention is not None and attention.code in (WAITS_FOR_EARLIER, OUT_OF_FUNDS)
+    at = desk.head.top if waits_for_blocks else None
+    desk.aside[tx.id] = Aside(desk.ticks() + wait, tries, at, postponed.needed)
     if attention is not None and (tx.attention is None or tx.attention.code != attention.code):
         work.move(tx, lifecycle.Marked(attention))
 

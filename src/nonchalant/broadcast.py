@@ -34,11 +34,14 @@ CHUNK = 100
 async def broadcast(desk: Desk) -> bool:
     """Record what endpoints answered, then hand over what is due. True: something changed."""
     changed = await _record_answers(desk)
-    everybody = desk.chain.endpoints
+    everybody, now = desk.chain.endpoints, desk.clock.now()
     for slot in desk.lane.open_slots()[: desk.window]:
         newest = slot.newest
         # A holder of a reservation may keep its bytes to itself.
         if newest is None or not newest.raw:
+            continue
+        # A new owner, or a reorg, finds it due: rescuing has something else signed for the slot.
+        if policy.has_expired(slot, desk.lane.transaction_of(slot), now):
             continue
         holey = [endpoint for endpoint in everybody if slot.nonce <= desk.gapped.get(endpoint.name, -1)]
         _hand_over(desk, newest, everybody if is_due(desk, newest) else holey)
@@ -156,14 +159,10 @@ def _heed(desk: Desk, work: Work, nonce: int, hash: Hash, endpoint: str, rejecti
     if rejection.fate is Fate.ACCEPTED:
         _note(desk, work, nonce, hash, policy.ACCEPTED)
         return
-    attempt, sending = _attempt(desk, nonce, hash), desk.sending(hash)
-    if (endpoint, rejection.value) in sending.told:
-        return  # said before: not news
-    desk.sendings[hash] = replace(sending, told=sending.told | {(endpoint, rejection.value)})
     _note(desk, work, nonce, hash, rejection.value)
     work.event(
         "attempt.refused",
-        tx_id=attempt.tx_id,
+        tx_id=_attempt(desk, nonce, hash).tx_id,
         nonce=nonce,
         hash=hash,
         endpoint=endpoint,

@@ -20,10 +20,11 @@ from urllib.parse import urlsplit
 from nonchalant.amounts import LIMIT, parse_wei
 from nonchalant.errors import BadSettings
 from nonchalant.fees import FeeRules
+from nonchalant.health import HealthRules
 from nonchalant.model import Millis, Speed, Wei
 from nonchalant.policy import DEFAULT_BUMP_AFTER, Blocks
 from nonchalant.secret import EnvSecret, FileSecret, Secret
-from nonchalant.tables import Found, Table, bad, each, flag, one_of, seconds, string, whole
+from nonchalant.tables import Found, Table, bad, days, each, flag, one_of, seconds, string, whole
 from nonchalant.windows import Pace
 
 T = TypeVar("T")
@@ -32,7 +33,7 @@ DEFAULT_FILE: Final = "nonchalant.toml"
 
 # Scalars at the top, each with the variable that wins over the file.
 VARIABLES: Final = {
-    key: f"NONCHALANT_{key.upper()}" for key in ("store", "listen", "auth", "log_format", "lease_seconds")
+    key: f"NONCHALANT_{key.upper()}" for key in ("store", "listen", "auth", "log_format", "lease_seconds", "retention")
 }
 
 
@@ -166,7 +167,8 @@ class ChainSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountSettings:
-    """`max_fee` and `max_priority` cap its prices beside the chain's own caps. None: only those count."""
+    """`max_fee` and `max_priority` cap its prices beside the chain's own caps. None: only those count. `shared`: others
+    sign with the same key."""
 
     chains: tuple[int, ...]
     key: KeySource
@@ -175,6 +177,8 @@ class AccountSettings:
     queue_limit: int = 10_000
     max_fee: Wei | None = None
     max_priority: Wei | None = None
+    shared: bool = False
+    health: HealthRules = field(default_factory=HealthRules)
     where: str = ""
 
     def capped(self, chain: FeeRules) -> FeeRules:
@@ -191,6 +195,7 @@ class Settings:
     auth: Literal["off"] = "off"
     log_format: LogFormat | None = None
     lease_seconds: float = 10.0
+    retention: int = 90  # days, from a transaction's end
     chains: tuple[ChainSettings, ...]
     accounts: tuple[AccountSettings, ...]
 
@@ -237,6 +242,7 @@ def parse_settings(text: str, *, folder: Path, environ: Mapping[str, str], name:
         auth=root.take("auth", _auth, "off"),
         log_format=root.take("log_format", one_of(LogFormat), None),
         lease_seconds=root.take("lease_seconds", seconds(2, 300), 10.0),
+        retention=root.take("retention", days(30, 36_500), 90),
         chains=root.need("chains", each(_chain), "add a [[chains]] table"),
         accounts=root.need("accounts", each(_account), "add an [[accounts]] table"),
     )
@@ -407,7 +413,7 @@ def _headers(found: Found) -> Mapping[str, Secret]:
 
 
 def _account(found: Found) -> AccountSettings:
-    table = Table(found, ("chains", "key", "window", "mode", "queue_limit", "fees"))
+    table = Table(found, ("chains", "key", "window", "mode", "shared", "queue_limit", "fees", "health"))
     caps = table.take("fees", _caps, {})
     return AccountSettings(
         chains=table.need("chains", each(whole(1, 2**63 - 1)), "name the chains it works on, such as chains = [1]"),
@@ -417,6 +423,8 @@ def _account(found: Found) -> AccountSettings:
         queue_limit=table.take("queue_limit", whole(1, 10_000_000), 10_000),
         max_fee=caps.get("max_fee_per_gas"),
         max_priority=caps.get("max_priority_fee_per_gas"),
+        shared=table.take("shared", flag, False),
+        health=table.take("health", _health, HealthRules()),
         where=found.path,
     )
 
@@ -425,6 +433,27 @@ def _caps(found: Found) -> Mapping[str, Wei]:
     keys = ("max_fee_per_gas", "max_priority_fee_per_gas")
     table = Table(found, keys)
     return {key: table.need(key, _wei, "") for key in keys if key in table.values}
+
+
+def _health(found: Found) -> HealthRules:
+    table = Table(found, ("min_balance", "movement_within", "confirmation_within", "max_resets"))
+    standard = HealthRules()
+    return HealthRules(
+        min_balance=table.take("min_balance", _wei, standard.min_balance),
+        movement_within=table.take("movement_within", _time_limit, standard.movement_within),
+        confirmation_within=table.take("confirmation_within", _time_limit, standard.confirmation_within),
+        max_resets=table.take("max_resets", whole(0, 1_000_000), standard.max_resets),
+    )
+
+
+def _time_limit(found: Found) -> float | None:
+    """0: there is none."""
+    if found.value == 0 and not isinstance(found.value, bool):
+        return None
+    try:
+        return seconds(10, 30 * 86_400)(found)
+    except BadSettings:
+        raise bad(found.path, "expected seconds from 10 to 2592000, or 0 for no limit") from None
 
 
 def _key(found: Found) -> KeySource:

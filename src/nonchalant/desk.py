@@ -18,6 +18,7 @@ from nonchalant.errors import LeaseLost, SignerFailed, Unreachable
 from nonchalant.fees import FeeRules
 from nonchalant.funds import Purse
 from nonchalant.heads import Head
+from nonchalant.health import HealthRules, Pulse
 from nonchalant.lanes import Lane, Work
 from nonchalant.model import (
     Answer,
@@ -33,6 +34,7 @@ from nonchalant.model import (
     Payload,
     Receipt,
     TxId,
+    Wei,
 )
 from nonchalant.policy import BUMPED_AT_ONCE, NEVER_SENT, Patience, Sending
 from nonchalant.ports import Chain, Clock, Endpoint, Signer, Store
@@ -49,6 +51,7 @@ FILLER_MARK = "filler_refused"
 CANNOT_FILL_MARK = "cannot_fill"
 HALTED_MARK = "chain_halted"
 BEHIND_MARK = "chain_behind"
+TROUBLE_MARK = "chain_trouble"
 SIGNER_PAUSE: Millis = 5_000
 
 
@@ -58,11 +61,13 @@ class LaneRules:
 
     window: int = 16  # in flight at once: what geth guarantees an account
     pace: Pace = Pace.PIPELINED
+    shared: bool = False  # others use the account too
     unsettled: int = 4096  # signed but not final, however much of it is executed
     batch: int = 100  # assigned in one commit
     largest_window: int = 16  # of any account on the chain: how far a lost commit may have reached
     fees: FeeRules = field(default_factory=FeeRules)
     patience: Patience = field(default_factory=Patience)
+    health: HealthRules = field(default_factory=HealthRules)
 
 
 class Eyes(Protocol):
@@ -93,10 +98,14 @@ class Aside:
 
     retry_at: Millis
     tries: int
-    at: BlockRef | None  # it waits for what is ahead of it, so a block after this one may be its turn
+    at: BlockRef | None  # it waits for what blocks bring, so one after this may be its turn
+    needed: Wei | None = None  # what it costs, if the account could not pay that
 
-    def is_due(self, now: Millis, head: BlockRef) -> bool:
-        return self.retry_at <= now or (self.at is not None and self.at != head)
+    def is_due(self, now: Millis, head: BlockRef, purse: Purse) -> bool:
+        if self.retry_at <= now:
+            return True
+        can_pay = self.needed is None or purse.lacks(self.needed) == 0
+        return self.at is not None and self.at != head and can_pay
 
 
 @dataclass(slots=True)
@@ -133,6 +142,9 @@ class Desk:
     outlets: dict[str, Outlet] = field(default_factory=dict)
     gapped: dict[str, int] = field(default_factory=dict)  # endpoints that lack something below this nonce
     aside: dict[TxId, Aside] = field(default_factory=dict)
+    waits_for_funds: bool = False  # all that is queued was set aside, and some of it for want of funds
+    least_cost: Wei = 0  # of anything at all, as prices were when that was found
+    pulse: Pulse | None = None
     # Look every live attempt up by hash, and the account with it: blocks may have passed unseen.
     lookup_due: bool = True
     account_due: bool = True
@@ -224,9 +236,22 @@ class Desk:
         lane.delegated = any(account.delegated for account in at_head)
         if len(at_final) >= enough:
             lane.final_count = heads.believed([account.count for account in at_final])
+        if self.rules.shared:
+            lane.pooled = await self._see_pools()
         self.account_due, self.seen_at = False, top
         # A nonce of ours is used, and we do not know by what: look before believing anything.
         self.lookup_due |= bool(lane.lost_slots())
+
+    async def _see_pools(self) -> int:
+        """The nonce up to which pools hold everything: what of that is not ours is somebody else's.
+
+        One endpoint that says too much would have us leave a gap as wide as it likes: more than half must say so.
+        """
+        address = self.key.address
+        pending = await self.eyes.ask_everyone(lambda endpoint: endpoint.pending(address))
+        if len(pending) < heads.quorum(len(self.chain.endpoints)):
+            raise Unreachable(f"too few endpoints tell what their pools hold of {address}")
+        return heads.believed(pending)
 
     @property
     def may_fill(self) -> bool:

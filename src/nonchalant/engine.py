@@ -15,16 +15,17 @@ from nonchalant import heads, reconcile
 from nonchalant.assign import assign
 from nonchalant.broadcast import broadcast
 from nonchalant.cluster import Cluster
-from nonchalant.desk import BEHIND_MARK, HALTED_MARK, Desk, LaneRules
+from nonchalant.desk import BEHIND_MARK, HALTED_MARK, TROUBLE_MARK, Desk, LaneRules
 from nonchalant.errors import LeaseLost, NodeRefused, NonchalantError, Unreachable
 from nonchalant.grant import grant
-from nonchalant.housekeeping import Housekeeping
+from nonchalant.housekeeping import RETENTION, Housekeeping
 from nonchalant.lanes import Lane
-from nonchalant.model import Attention, BlockRef, LaneKey, Lease, Mode
+from nonchalant.model import Attention, BlockRef, LaneKey, Lease, Millis, Mode
 from nonchalant.notify import Notifier
 from nonchalant.ports import Chain, Clock, Entropy, Signer, Sink, Store
 from nonchalant.rescue import rescue
 from nonchalant.settle import settle
+from nonchalant.tend import tend
 from nonchalant.waiting import nap
 from nonchalant.watch import Follower, watch
 
@@ -33,7 +34,7 @@ log = structlog.get_logger()
 Stage = Callable[[Desk], Awaitable[bool]]
 
 # What the chain says comes first; what was decided goes out last.
-STAGES: tuple[Stage, ...] = (watch, settle, reconcile.reconcile, grant, broadcast, assign, rescue, broadcast)
+STAGES: tuple[Stage, ...] = (watch, settle, reconcile.reconcile, grant, broadcast, tend, assign, rescue, broadcast)
 
 # Passes over the stages before the lane lets others run, whatever else there is to do.
 PASSES = 20
@@ -60,6 +61,7 @@ class EngineRules:
     lease_seconds: float = 10.0
     sweep_seconds: float = 1.0
     drain_seconds: float = 10.0
+    retention: Millis = RETENTION  # how long what has ended is kept
     chains: Mapping[int, ChainRules] = field(default_factory=dict)
     lanes: Mapping[LaneKey, LaneRules] = field(default_factory=dict)
 
@@ -83,7 +85,7 @@ class Engine:
         self.cluster = Cluster(store, clock, owner=entropy.token(), ttl=rules.lease_seconds, lanes=signers.keys())
         self.notifier = Notifier(store, sinks)
         self.desks: dict[LaneKey, Desk] = {}
-        self._housekeeping = Housekeeping(store, clock)
+        self._housekeeping = Housekeeping(store, clock, retention=rules.retention)
         self._store = store
         self._signers = signers
         self._rules = rules
@@ -275,7 +277,7 @@ class Engine:
         follower = self.followers[lease.lane.chain_id]
         desk = await self._sit_down(lease, follower)
         try:
-            await self._take_over(desk)
+            await self._take_over(desk, follower)
             idle_since: float | None = None
             while not self._stopped.is_set():
                 was_halted = desk.control.mode is Mode.HALTED
@@ -322,7 +324,16 @@ class Engine:
         self.desks[desk.key] = desk
         return desk
 
-    async def _take_over(self, desk: Desk) -> None:
+    async def _tell_trouble(self, desk: Desk, follower: Follower) -> None:
+        """Mark a lane whose chain cannot be followed, for as long as that lasts; a mark that is there says more."""
+        work, trouble = desk.work(), follower.lasting_trouble
+        if trouble is not None and desk.lane.record.attention is None:
+            work.mark_lane(Attention(TROUBLE_MARK, trouble, work.at))
+        elif follower.trouble is None:
+            desk.clear_mark(work, TROUBLE_MARK)
+        await desk.commit(work)
+
+    async def _take_over(self, desk: Desk, follower: Follower) -> None:
         """Before anything else: what does the chain say of this account?"""
         while not self._stopped.is_set():
             try:
@@ -337,6 +348,7 @@ class Engine:
                 return
             except (Unreachable, NodeRefused) as error:
                 log.info("lane.waits_for_chain", lane=str(desk.key), reason=str(error))
+                await self._tell_trouble(desk, follower)
                 desk.check_lease()
                 await nap(self._clock, desk.wake, TICK_SECONDS)
 
@@ -388,6 +400,7 @@ class Engine:
             work.mark_lane(Attention(HALTED_MARK, follower.halted or desk.control.reason, work.at))
             await desk.commit(work)
             return
+        await self._tell_trouble(desk, follower)
         for _ in range(PASSES):
             changed = False
             for stage in STAGES:
@@ -406,4 +419,5 @@ class Engine:
 
     def _is_idle(self, desk: Desk) -> bool:
         waits = desk.assign_due or desk.aside or desk.inbox or desk.answers
-        return not desk.lane.slots and not waits and desk.lane.record.quarantined_below is None
+        record = desk.lane.record
+        return not desk.lane.slots and not waits and record.quarantined_below is None and record.unhealthy is None

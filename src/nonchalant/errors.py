@@ -54,6 +54,16 @@ class KeyReused(NonchalantError):
     code = "idempotency_key_reused"
 
 
+class TransactionRemoved(NonchalantError):
+    """This request was executed or ended long ago, and is kept no more; it is not executed again. Use a new key for a new request."""
+
+    code = "transaction_removed"
+
+    def __init__(self, detail: str = "", tx_id: str | None = None) -> None:
+        super().__init__(detail)
+        self.tx_id = tx_id
+
+
 class QueueFull(NonchalantError):
     """The lane's queue is full; try again when it has drained."""
 
@@ -137,6 +147,10 @@ class StoreUnavailable(NonchalantError):
     """The store did not answer; nothing was read or written, try again."""
 
     code = "store_unavailable"
+
+
+class Unreadable(StoreUnavailable):
+    """The row cannot be read, now or later; restore it."""
 
 
 class CommitUnknown(NonchalantError):

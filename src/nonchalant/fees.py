@@ -84,6 +84,10 @@ def outbid(previous: Fees, market: Market, rules: FeeRules) -> Fees:
     offer = raised(previous, Speed.FAST, market, rules)
     if offer is not None:
         return offer
+    # Dear beyond reason already; only the user's own price can have been that, and only more takes its place.
+    least = replacement_floor(previous, rules)
+    if is_within_caps(least, rules):
+        return least
     fresh = opening(Speed.FAST, market, rules)
     dearest = max(fresh.max_fee, _at_most(previous.max_fee, rules.max_fee))
     if previous.priority is None:

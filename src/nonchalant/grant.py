@@ -13,9 +13,19 @@ import structlog
 from nonchalant import fees as prices
 from nonchalant import lifecycle, policy, signing
 from nonchalant.desk import Desk
-from nonchalant.errors import NodeRefused, RowMoved, SignerFailed, Unencodable, Unreachable
+from nonchalant.errors import (
+    CommitUnknown,
+    LeaseLost,
+    NodeRefused,
+    RowMoved,
+    SignerFailed,
+    StoreUnavailable,
+    Unencodable,
+    Unreachable,
+    Unreadable,
+)
 from nonchalant.lanes import Work, exposure
-from nonchalant.model import AttemptKind, Draft, Fees, Mode, Payload, Slot, Speed, State, Transaction, Wanted
+from nonchalant.model import AttemptKind, Draft, Fees, Mode, Payload, Slot, Speed, Transaction, Wanted
 from nonchalant.wishes import Bump, Cancel, Replace, Wish
 
 log = structlog.get_logger()
@@ -55,17 +65,36 @@ async def _grant_one(desk: Desk, wish: Wish) -> bool:
         return False  # the sweep brings it back
     except SignerFailed as failure:
         return await desk.pause_for_signer(failure)
-    except (NodeRefused, Unencodable) as error:
+    except NodeRefused as refusal:
+        if not policy.is_verdict(refusal):
+            return False  # about the node, not about the wish
+        answer = Refusal("cannot_be_sent", str(refusal))
+    except Unencodable as error:
         answer = Refusal("cannot_be_sent", str(error))
+    except Unreadable as error:
+        answer = Refusal("undecodable", str(error))
+    except (LeaseLost, StoreUnavailable, CommitUnknown):
+        raise  # about the lane, not about the wish
+    except Exception:
+        # Whatever it is, it must not stop what else there is to do.
+        log.exception("wish.broke", lane=str(desk.key), wish=wish.id)
+        answer = Refusal("internal", "this node failed at it; its log says why")
     work = desk.work()
     work.reply(wish.id, answer.code, reason=answer.reason)
-    return await desk.commit(work)
+    try:
+        return await desk.commit(work)
+    except RowMoved:
+        return False  # it was taken back meanwhile
 
 
 async def _act(desk: Desk, work: Work, wish: Wish) -> None:
     match wish.act:
         case Cancel() | Replace() | Bump() as act:
-            tx = desk.lane.transactions.get(act.tx_id) or await desk.store.transaction(act.tx_id)
+            tx = desk.lane.transactions.get(act.tx_id)
+            if tx is None or not isinstance(act, Cancel):
+                # Also what we hold: what stands in for a row that cannot be read has no payload to sign.
+                stored = await desk.store.transaction(act.tx_id)
+                tx = tx or stored
             if tx is None or not tx.live:
                 raise Refusal("already_ended", f"it is {tx.state} already" if tx else "there is no such transaction")
             if tx.nonce is None:
@@ -79,6 +108,8 @@ async def _act(desk: Desk, work: Work, wish: Wish) -> None:
 
 async def _grant_queued(desk: Desk, work: Work, tx: Transaction, act: Cancel | Replace | Bump) -> None:
     """It lost its slot after the wish was made: nobody else has it now, but the row is every node's."""
+    if not isinstance(act, Cancel) and isinstance(act.fees, Fees):
+        _refuse_above_cap(desk, act.fees)
     match act:
         case Cancel():
             work.move(tx, lifecycle.Cancelled())
@@ -99,18 +130,20 @@ async def _grant_sent(desk: Desk, work: Work, tx: Transaction, slot: Slot, act: 
             if slot.wanted in (Wanted.PAYLOAD, Wanted.NOTHING):
                 work.slot(replace(slot, wanted=Wanted.CANCEL, payload_version=0))
         case Replace(_, payload, fees):
-            _refuse_if_executed(tx)
+            _refuse_if_executed(desk, slot)
             if slot.wanted is not Wanted.PAYLOAD:
                 raise Refusal("already_cancelled", "it is being cancelled; send a new transaction instead")
             await _replace(desk, work, tx, slot, payload, tx.fees if fees is None else fees)
         case Bump(_, fees):
-            _refuse_if_executed(tx)
+            _refuse_if_executed(desk, slot)
             await _bump(desk, work, tx, slot, fees)
 
 
-def _refuse_if_executed(tx: Transaction) -> None:
-    if tx.state is State.MINED:
+def _refuse_if_executed(desk: Desk, slot: Slot) -> None:
+    if slot.receipt is not None:
         raise Refusal("already_executed", "a block has executed it already")
+    if desk.lane.is_consumed(slot):
+        raise Refusal("nonce_used", "something else has used its nonce, it seems; its outcome tells")
 
 
 async def _replace(desk: Desk, work: Work, tx: Transaction, slot: Slot, payload: Payload, wish: Speed | Fees) -> None:
@@ -143,17 +176,23 @@ async def _bump(desk: Desk, work: Work, tx: Transaction, slot: Slot, fees: Speed
     if newest is None:
         raise Refusal("not_signed", "what cancels it is not signed yet; it will be at the market's price")
     nothing = slot.payload_version == 0
-    wish = fees if fees is not None else policy.wish_of(slot, tx)
-    offer = await _offer(desk, slot, wish)
+    offer = await _offer(desk, slot, _bumped(desk, slot, tx) if fees is None else fees)
     payload = Payload.nothing(desk.key.address) if nothing else tx.payload
     _refuse_unless_payable(desk, slot, tx, payload.value + newest.gas * offer.max_fee)
-    if fees is not None and not nothing:
-        work.move(tx, lifecycle.Valued(fees))
+    named = offer if fees is None and isinstance(tx.fees, Fees) else fees
+    if named is not None and not nothing:
+        work.move(tx, lifecycle.Valued(named))
     kind = AttemptKind.CANCEL if nothing else AttemptKind.BUMP
     draft = Draft(lane=desk.key, nonce=slot.nonce, payload=payload, gas=newest.gas, fees=offer)
     [attempt] = await signing.sign(desk, [signing.prepare(desk, draft, kind, tx.id, slot.payload_version)])
     work.add_attempt(slot, attempt)
     work.move(tx, lifecycle.Repriced(attempt.hash, offer, kind))
+
+
+def _bumped(desk: Desk, slot: Slot, tx: Transaction) -> Speed:
+    """Named fees are a cap. Who asks for more without saying how much lifts it: the market says."""
+    wish = policy.wish_of(slot, tx)
+    return wish if isinstance(wish, Speed) else desk.rules.fees.speed
 
 
 async def _offer(desk: Desk, slot: Slot, wish: Speed | Fees) -> Fees:
@@ -165,13 +204,17 @@ async def _offer(desk: Desk, slot: Slot, wish: Speed | Fees) -> Fees:
         if wish.max_fee < least.max_fee or (wish.priority or 0) < (least.priority or 0):
             needed = f"max_fee {least.max_fee}" + (f", priority {least.priority}" if least.priority is not None else "")
             raise Refusal("underpriced", f"nodes want at least {needed} wei to replace what they hold")
-        if not prices.is_within_caps(wish, rules):
-            raise Refusal("fee_above_cap", "the price is above the cap of this account or chain")
+        _refuse_above_cap(desk, wish)
         return wish
     offer = prices.raised(slot.price, wish, await desk.eyes.market(), rules)
     if offer is None:
         raise Refusal("price_at_cap", f"its price of {slot.price.max_fee} wei is at the cap already")
     return offer
+
+
+def _refuse_above_cap(desk: Desk, fees: Fees) -> None:
+    if not prices.is_within_caps(fees, desk.rules.fees):
+        raise Refusal("fee_above_cap", "the price is above the cap of this account or chain")
 
 
 def _refuse_unless_payable(desk: Desk, slot: Slot, tx: Transaction, cost: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from nonchalant.model import Block, BlockRef, Hash, View
 
@@ -32,7 +33,8 @@ class Head:
     def above(self, block: BlockRef, count: int) -> tuple[BlockRef, ...]:
         """The first so many blocks linked on top of this one; fewer if there are no more, or they are not known."""
         numbers = range(block.number + 1, min(block.number + count, self.top.number) + 1)
-        return tuple(BlockRef(number, self.hashes[number]) for number in numbers if number in self.hashes)
+        known = takewhile(self.hashes.__contains__, numbers)  # past a hole, nothing says that they are linked
+        return tuple(BlockRef(number, self.hashes[number]) for number in known)
 
     def links(self, block: Block) -> bool:
         """Whether the block's parent is on this chain, at or above finality."""

@@ -14,12 +14,20 @@ EXPIRED_AT_ONCE = 500
 REPLIES_KEPT: Millis = 600_000
 REPLIES_SECONDS = 60.0
 
+# What ended long ago is removed so many at once; when there is no more, it is looked for again after a while.
+REMOVED_AT_ONCE = 200
+REMOVE_SECONDS = 600.0
+
+RETENTION: Millis = 90 * 24 * 3_600_000
+
 
 class Housekeeping:
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, *, retention: Millis = RETENTION) -> None:
         self._store = store
         self._clock = clock
+        self._retention = retention
         self._forget_at = 0.0
+        self._remove_at = 0.0
 
     async def round(self) -> list[LaneKey]:
         """One round; the lanes in which something changed."""
@@ -27,7 +35,15 @@ class Housekeeping:
         if self._clock.monotonic() >= self._forget_at:
             self._forget_at = self._clock.monotonic() + REPLIES_SECONDS
             await self._store.forget_replies(older_than=REPLIES_KEPT)
+        await self._remove()
         return changed
+
+    async def _remove(self) -> None:
+        """What ended long ago goes, a little in each round for as long as there is more."""
+        if self._clock.monotonic() < self._remove_at:
+            return
+        if not await self._store.forget_settled(older_than=self._retention, limit=REMOVED_AT_ONCE):
+            self._remove_at = self._clock.monotonic() + REMOVE_SECONDS
 
     async def _expire(self) -> list[LaneKey]:
         """A queued transaction past its deadline ends, and no nonce is spent; also in lanes that nobody works."""

@@ -16,9 +16,10 @@ from nonchalant.errors import (
     QueueFull,
     ShuttingDown,
     StoreUnavailable,
+    TransactionRemoved,
 )
 from nonchalant.model import LaneKey, Request, Transaction
-from nonchalant.ports import Acceptance, Clock, Draining, Duplicate, KeyTaken, NoRoom, Overdue, Store
+from nonchalant.ports import Acceptance, Clock, Draining, Duplicate, KeyTaken, NoRoom, Overdue, Removed, Store
 
 log = structlog.get_logger()
 
@@ -63,6 +64,8 @@ class Intake:
                 return tx, False
             case KeyTaken():
                 raise KeyReused(f"idempotency key {request.idempotency_key!r} was used for another request")
+            case Removed(tx_id):
+                raise TransactionRemoved(f"transaction {tx_id} had this key; it has ended, and is kept no more", tx_id)
             case Draining():
                 raise LaneDraining(f"lane {request.lane} is being drained; use another account, or resume it")
             case Overdue():

@@ -49,6 +49,7 @@ class Lane:
         self.strangers = {stranger.hash: stranger for stranger in strangers}  # whose twin may still come
         self.count = 0  # executed at our head
         self.final_count = 0  # executed at the final block
+        self.pooled = 0  # of a shared account: below, what is not ours is in some pool, from somebody else
         self.balance: Wei = 0
         self.delegated = False  # its code is: pools hold one transaction of it
         self.data_fees: dict[int, Wei] = {}  # by nonce: what the chain takes beside gas for publishing it, if it does
@@ -84,18 +85,31 @@ class Lane:
         return list(self._holes())
 
     def _holes(self) -> Iterator[int]:
-        lowest = max(self.record.settled_below, self.count)
-        return (nonce for nonce in range(lowest, self.next_nonce) if nonce not in self.slots)
+        return (nonce for nonce in range(self._lowest, self.next_nonce) if nonce not in self.slots)
+
+    @property
+    def _lowest(self) -> int:
+        """Nobody else has a nonce from here on, as far as we know."""
+        return max(self.record.settled_below, self.count, self.pooled)
 
     def gaps(self) -> list[int]:
         """Holes that something already signed waits behind."""
         highest = max(self.slots, default=-1)
         return list(takewhile(lambda nonce: nonce < highest, self._holes()))
 
+    def vacant(self, below: int) -> list[int]:
+        """Every nonce up to there that nobody is known to use."""
+        return [nonce for nonce in range(self._lowest, below) if nonce not in self.slots]
+
+    def borrowed(self) -> list[int]:
+        """Nonces before something of ours that somebody else's transactions in pools have, and may lose again."""
+        lowest, highest = max(self.record.settled_below, self.count), max(self.slots, default=-1)
+        return [nonce for nonce in range(lowest, min(self.pooled, highest)) if nonce not in self.slots]
+
     def free_nonces(self) -> Iterator[int]:
         """Nonces to give out: the lowest holes first, then upward without leaving any."""
         yield from self._holes()
-        nonce = self.next_nonce
+        nonce = max(self.next_nonce, self.pooled)
         while True:
             yield nonce
             nonce += 1
@@ -295,6 +309,17 @@ class Work:
         self._record = replace(self.lane_record, attention=attention)
         if attention is not None:
             self.event("lane.attention", code=attention.code, reason=attention.reason)
+
+    def judge(self, unhealthy: Attention | None) -> None:
+        """Have the lane give out no more nonces, for this reason, or go on. A reason in other words is no news."""
+        known = self.lane_record.unhealthy
+        if known is not None and unhealthy is not None and known.code == unhealthy.code:
+            unhealthy = replace(known, reason=unhealthy.reason)
+        elif unhealthy is not None:
+            self.event("lane.paused", code=unhealthy.code, reason=unhealthy.reason)
+        elif known is not None:
+            self.event("lane.resumed", code=known.code)
+        self.record(replace(self.lane_record, unhealthy=unhealthy))
 
     def event(self, kind: str, tx_id: TxId | None = None, **data: object) -> None:
         self._events.append(Event(kind=kind, lane=self._lane.key, at=self.at, tx_id=tx_id, data=data))

@@ -331,7 +331,7 @@ class LaneRecord:
     incarnation: int = 0  # of the store, when the lane was last reconciled with the chain
     quarantined_below: int | None = None  # assign nothing until every nonce below is final
     window: int | None = None  # learnt from nodes that take no more; None: as configured
-    resets: int = 0  # how often an operator gave its nonces up
+    resets: int = 0  # how often an operator gave its nonces up since something of it became final
     confirmed_at: Millis | None = None  # when something of it last became final
     unhealthy: Attention | None = None  # why it gives out no nonces of its own accord
     attention: Attention | None = None
@@ -366,7 +366,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One fact about a transaction or a lane. The store gives it its position."""
+    """One fact about a transaction or a lane. The store gives it its position, and says if it was told before."""
 
     kind: str
     lane: LaneKey
@@ -374,6 +374,8 @@ class Event:
     tx_id: TxId | None = None
     data: Mapping[str, object] = field(default_factory=dict)
     position: int = 0
+    times: int = 1  # how often it was told, this time included
+    since: Millis | None = None  # when it was told first, if it was told before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,7 +82,6 @@ class Sending:
     block: int = 0  # the height we saw when it was first handed over
     rounds: int = 0  # how often it was handed over
     refused_by: frozenset[str] = frozenset()  # endpoints that refused the bytes themselves
-    told: frozenset[tuple[str, str]] = frozenset()  # refusals that were recorded already: endpoint and class
     said: Mapping[str, str] = field(default_factory=dict)  # by endpoint: `ACCEPTED`, or the class of its last refusal
 
     def started(self, at: Millis, block: int) -> Sending:
@@ -209,7 +208,7 @@ def next_move(
     attempt's, `head` the height we see, `endpoints` how many the chain has. Beyond the window nothing is sent.
     """
     newest = slot.newest
-    if tx is not None and slot.wanted is Wanted.PAYLOAD and tx.is_overdue(now):
+    if has_expired(slot, tx, now):
         return GiveUp(Wanted.EXPIRY)
     if newest is None:
         # A reservation without an attempt is its holder's business.
@@ -240,6 +239,11 @@ def next_move(
     if ticks - sending.at >= patience.resend_after:
         return Resend(mark)
     return Wait.WAIT
+
+
+def has_expired(slot: Slot, tx: Transaction | None, now: Millis) -> bool:
+    """Whether the slot's payload should have run by now: it is neither sent nor repriced any more."""
+    return tx is not None and slot.wanted is Wanted.PAYLOAD and tx.is_overdue(now)
 
 
 def wish_of(slot: Slot, tx: Transaction | None) -> Speed | Fees:

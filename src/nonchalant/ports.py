@@ -200,6 +200,13 @@ class KeyTaken:
 
 
 @dataclass(frozen=True, slots=True)
+class Removed:
+    """The idempotency key was seen before, with the same body; the transaction it made has ended, and is kept no more."""
+
+    tx_id: TxId
+
+
+@dataclass(frozen=True, slots=True)
 class NoRoom:
     """The lane's queue is at its limit."""
 
@@ -214,7 +221,7 @@ class Overdue:
     """Its deadline has passed already."""
 
 
-Acceptance = Transaction | Duplicate | KeyTaken | NoRoom | Draining | Overdue
+Acceptance = Transaction | Duplicate | KeyTaken | Removed | NoRoom | Draining | Overdue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,6 +297,13 @@ class Store(Protocol):
 
     async def forget_replies(self, *, older_than: Millis) -> int:
         """Answers that nobody asked for in this time are dropped; how many."""
+
+    async def forget_settled(self, *, older_than: Millis, limit: int) -> bool:
+        """Remove what ended so long ago, a few at a time, with its slots, attempts and history. True: there may be more.
+
+        Never anything of a slot that is not final, nor of a lane that is halted or not yet reconciled with its chain.
+        Of a request with an idempotency key, the key is kept for as long again. Old events of lanes go too.
+        """
 
     async def control(self, lane: LaneKey, mode: Mode, reason: str) -> Control:
         """Say how a lane should be run; what was said before is answered. To open a lane is to believe its chain."""

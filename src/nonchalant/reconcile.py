@@ -43,10 +43,13 @@ async def begin(desk: Desk) -> None:
 
 
 def is_suspect(desk: Desk) -> bool:
-    """Whether the store was found older than it had been, or the chain shows nonces used that it never gave out."""
+    """Whether the store was found older than it had been, or the chain shows nonces used that it never gave out.
+
+    Of a shared account the latter is what one expects, and says nothing.
+    """
     record = desk.lane.record
     unknown_use = record.next_nonce is not None and desk.lane.count > record.next_nonce
-    return record.incarnation < desk.incarnation or unknown_use
+    return record.incarnation < desk.incarnation or (unknown_use and not desk.rules.shared)
 
 
 async def reconcile(desk: Desk) -> bool:
@@ -58,7 +61,7 @@ async def reconcile(desk: Desk) -> bool:
     if desk.quarantine_top is None:
         desk.quarantine_top = desk.head.top.number
     reached = desk.lane.count + desk.rules.largest_window
-    if reached > bound and (desk.lane.count > bound or not desk.may_fill):
+    if reached > bound and ((desk.lane.count > bound and not desk.rules.shared) or not desk.may_fill):
         work = desk.work()
         work.record(replace(record, quarantined_below=reached))
         return await desk.commit(work)
@@ -71,14 +74,8 @@ async def reconcile(desk: Desk) -> bool:
     for stranger in strangers:
         work.stranger(stranger)
     final = desk.head.final
-    done = replace(
-        record,
-        quarantined_below=None,
-        incarnation=desk.incarnation,
-        seen_block=final.number,
-        seen_hash=final.hash,
-    )
-    work.record(replace(done, attention=None))
+    done = replace(record, quarantined_below=None, incarnation=desk.incarnation, attention=None)
+    work.record(replace(done, seen_block=final.number, seen_hash=final.hash))
     work.event("lane.reset", reason="reconciled with the chain", strangers=[stranger.hash for stranger in strangers])
     desk.assign_due = True
     return await desk.commit(work)

@@ -35,7 +35,7 @@ async def rescue(desk: Desk) -> bool:
     can_sign = desk.ticks() >= desk.paused_until
     try:
         changed = await _move_slots(desk, can_sign=can_sign)
-        if desk.account_due:
+        if desk.account_due or (desk.lane.borrowed() and desk.seen_at != desk.head.top):
             await desk.see_account()
         holes = holes_to_fill(desk)
         if not holes:
@@ -43,6 +43,9 @@ async def rescue(desk: Desk) -> bool:
             desk.clear_mark(work, FILLER_MARK, CANNOT_FILL_MARK)
             changed |= await desk.commit(work)
         elif can_sign and desk.ticks() >= desk.fill_after:
+            if desk.rules.shared:
+                await desk.see_account()  # somebody else may have taken them by now
+                holes = holes_to_fill(desk)
             changed |= await _fill(desk, holes[:FILLED_AT_ONCE])
     except SignerFailed as failure:
         return await desk.pause_for_signer(failure)
@@ -91,6 +94,7 @@ def _resend(desk: Desk, work: Work, newest: Attempt, tx: Transaction | None, mar
     if desk.ticks() - (sending.at or 0) < desk.rules.patience.resend_after:
         return
     desk.sendings[newest.hash] = replace(sending, at=None)
+    work.event("attempt.sent", tx_id=newest.tx_id, nonce=newest.nonce, hash=newest.hash)
     # What waits this long may have been consumed unseen.
     desk.account_due = True
     _mark(work, tx, mark)
@@ -150,12 +154,13 @@ def holes_to_fill(desk: Desk) -> Sequence[int]:
     bound = lane.record.quarantined_below
     if bound is None or not desk.may_fill:
         return lane.gaps()
-    lowest = max(lane.record.settled_below, lane.count)
-    return [nonce for nonce in range(lowest, bound) if nonce not in lane.slots]
+    return lane.vacant(bound)
 
 
 async def _fill(desk: Desk, holes: Sequence[int]) -> bool:
     """Zero-value transfers to ourselves; whichever attempt is mined at a nonce settles it."""
+    if not holes:
+        return False
     payload = Payload.nothing(desk.key.address)
     try:
         market = await desk.eyes.market()

@@ -151,6 +151,7 @@ def _raise_bounds(desk: Desk, work: Work, settled: list[Slot]) -> None:
             seen_block=seen.number,
             seen_hash=seen.hash or None,
             confirmed_at=work.at if settled else record.confirmed_at,
+            resets=0 if settled else record.resets,
         )
     )
 

@@ -89,6 +89,18 @@ def seconds(least: float, most: float) -> Callable[[Found], float]:
     return parse
 
 
+def days(least: int, most: int) -> Callable[[Found], int]:
+    def parse(found: Found) -> int:
+        value = found.value
+        if found.from_environment and isinstance(value, str) and re.fullmatch(r"\d{1,9}", value, re.ASCII):
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise bad(found.path, f"expected days, a whole number from {least} to {most}")
+        return value
+
+    return parse
+
+
 def flag(found: Found) -> bool:
     if not isinstance(found.value, bool):
         raise bad(found.path, "expected true or false")

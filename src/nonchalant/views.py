@@ -190,7 +190,7 @@ class LanesView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An RFC 9457 problem document; `code` is stable, `field` names what to correct."""
+    """An RFC 9457 problem document; `code` is stable, `field` names what to correct, `tx` the transaction it is about."""
 
     type: str
     title: str
@@ -198,6 +198,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail: str
     code: str
     field: str | None = None
+    tx: str | None = None
 
 
 def show_transaction(tx: Transaction, attempts: Sequence[Attempt]) -> TransactionView:
@@ -267,8 +268,13 @@ def show_event(event: Event) -> EventView:
         at=show_time(event.at),
         tx=event.tx_id,
         lane=_lane(event.lane),
-        data={key: _exact(value) for key, value in event.data.items()},
+        data={key: _exact(value) for key, value in event.data.items()} | _repeats(event),
     )
+
+
+def _repeats(event: Event) -> dict[str, object]:
+    """How often it was told, if more than once."""
+    return {} if event.since is None else {"times": event.times, "since": show_time(event.since)}
 
 
 def show_time(at: Millis) -> str:

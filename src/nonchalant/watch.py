@@ -40,6 +40,9 @@ HEDGE_SECONDS = 1.0
 # Prices are asked again after this long, even within one block.
 MARKET_SECONDS = 3.0
 
+# A chain that cannot be followed for this long is worth telling people.
+TROUBLE_SECONDS = 60.0
+
 
 class Follower:
     """The chain as this node sees it (`desk.Eyes`)."""
@@ -48,6 +51,7 @@ class Follower:
         self.chain = chain
         self.trouble: str | None = None  # why settling stands still, for people
         self.halted: str | None = None  # a final block vanished: nothing more is done on this chain
+        self._troubled_since: float | None = None
         self._depth = depth
         self._clock = clock
         self._head: Head | None = None
@@ -177,8 +181,22 @@ class Follower:
 
     # following
 
+    @property
+    def lasting_trouble(self) -> str | None:
+        """Why the chain cannot be followed, once that has lasted; None: it can, or it is too early to say."""
+        if self._troubled_since is None or self._clock.monotonic() - self._troubled_since < TROUBLE_SECONDS:
+            return None
+        return self.trouble
+
     async def poll(self) -> None:
         """Look once at every endpoint; link what is new; tell the desks."""
+        await self._poll()
+        if self.trouble is None:
+            self._troubled_since = None
+        elif self._troubled_since is None:
+            self._troubled_since = self._clock.monotonic()
+
+    async def _poll(self) -> None:
         if self.halted:
             return
         views = await self._look()

@@ -98,6 +98,7 @@ def test_the_smallest_file_gets_the_defaults() -> None:
     assert settings.store == "sqlite:/etc/nonchalant/nonchalant.db"
     assert settings.listen == Listen("127.0.0.1", 8645)
     assert (settings.auth, settings.log_format, settings.lease_seconds) == ("off", None, 10.0)
+    assert settings.retention == 90
     (chain,) = settings.chains
     assert (chain.finality, chain.depth, chain.poll_interval, chain.request_timeout) == ("tag", None, 1.0, 10.0)
     assert chain.fees == FeeRules()
@@ -260,10 +261,12 @@ def test_the_environment_wins_over_the_file() -> None:
         NONCHALANT_LISTEN="localhost:1",
         NONCHALANT_LOG_FORMAT="human",
         NONCHALANT_LEASE_SECONDS="2.5",
+        NONCHALANT_RETENTION="30",
     )
     assert settings.store == f"sqlite:{Path.cwd() / 'here.db'}"
     assert settings.listen == Listen("localhost", 1)
     assert (settings.log_format, settings.lease_seconds) == (LogFormat.HUMAN, 2.5)
+    assert settings.retention == 30
 
 
 def test_settings_are_frozen() -> None:
@@ -368,6 +371,8 @@ def test_secrets_are_in_no_repr() -> None:
         (("store =", 'listen = "8645"\nstore ='), "listen", "HOST:PORT"),
         (("store =", 'listen = "127.0.0.1:70000"\nstore ='), "listen", "HOST:PORT"),
         (("store =", "lease_seconds = 1\nstore ="), "lease_seconds", "from 2 to 300"),
+        (("store =", "retention = 29\nstore ="), "retention", "days, a whole number from 30"),
+        (("store =", "retention = 30.5\nstore ="), "retention", "days, a whole number from 30"),
         (("[[chains]]", "[chains]"), "chains", "expected a list"),
         (("store =", "accounts = [5]\nstore ="), "TOML", "accounts"),
     ],

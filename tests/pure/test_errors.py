@@ -71,16 +71,19 @@ def test_codes_that_callers_see_are_stable() -> None:
         "SignerFailed": "signer_failed",
         "StoreUnavailable": "store_unavailable",
         "TooLate": "too_late",
+        "TooManyReplacements": "too_many_replacements",
         "TooManyWishes": "too_many_wishes",
+        "TransactionRemoved": "transaction_removed",
         "Unencodable": "unencodable",
         "UnknownAccount": "unknown_account",
         "UnknownChain": "unknown_chain",
         "Unreachable": "chain_unreachable",
+        "Unreadable": "store_unavailable",
         "WishPending": "no_answer_yet",
         "WishRefused": "refused",
     }
 
 
-def test_a_refused_wish_keeps_the_code_of_the_reason_beside_its_words() -> None:
+def test_a_refused_wish_has_the_code_of_the_reason() -> None:
     refusal = WishRefused("it is mined", "already_executed")
-    assert (str(refusal), refusal.why, refusal.code) == ("it is mined", "already_executed", "refused")
+    assert (str(refusal), refusal.why, refusal.code) == ("it is mined", "already_executed", "already_executed")

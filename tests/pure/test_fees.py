@@ -6,7 +6,17 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from nonchalant.fees import RUNAWAY, FeeRules, headroom, is_payable, opening, raised, replacement_floor
+from nonchalant.fees import (
+    RUNAWAY,
+    FeeRules,
+    headroom,
+    is_payable,
+    is_within_caps,
+    opening,
+    outbid,
+    raised,
+    replacement_floor,
+)
 from nonchalant.model import Fees, Market, Speed
 from tests.lessons import lesson
 
@@ -203,3 +213,53 @@ def test_no_headroom_is_kept_beyond_a_cap() -> None:
     assert headroom(1000, Speed.FAST, FeeRules(max_fee=1050), 3) == 50
     assert headroom(1000, Fees(1000, 1), FREE, 3) == 0
     assert headroom(1000, Speed.FAST, FeeRules(max_fee=900), 3) == 0
+
+
+# what does nothing, in place of something
+
+
+@given(offers(), markets(), rules)
+def test_what_cancels_replaces_what_it_cancels_unless_the_caps_forbid_it_and_never_breaks_them(
+    previous: Fees, market: Market, rules: FeeRules
+) -> None:
+    offer = outbid(previous, market, rules)
+    least = replacement_floor(previous, rules)
+    assert (offer.priority is None) == (previous.priority is None)
+    assert offer.priority is None or offer.priority <= offer.max_fee
+    if is_within_caps(least, rules):
+        assert offer.max_fee >= least.max_fee
+        assert (offer.priority or 0) >= (least.priority or 0)
+    assert is_within_caps(offer, rules)
+
+
+def test_what_cancels_is_priced_like_a_fast_replacement() -> None:
+    assert outbid(Fees(30 * GWEI, GWEI), MARKET, FREE) == raised(Fees(30 * GWEI, GWEI), Speed.FAST, MARKET, FREE)
+
+
+@pytest.mark.parametrize("previous", [Fees(9_000 * GWEI, 10 * GWEI), Fees(9_000 * GWEI)])
+def test_what_was_offered_beyond_reason_is_cancelled_by_a_step_more(previous: Fees) -> None:
+    assert raised(previous, Speed.FAST, MARKET, FREE) is None
+    assert outbid(previous, MARKET, FREE) == replacement_floor(previous, FREE)
+
+
+@lesson("price-cap")
+def test_at_the_cap_what_cancels_offers_all_that_the_cap_allows() -> None:
+    capped = FeeRules(max_fee=50 * GWEI, max_priority=4 * GWEI)
+    assert outbid(Fees(48 * GWEI, 4 * GWEI), MARKET, capped) == Fees(48 * GWEI, 4 * GWEI)
+    assert outbid(Fees(60 * GWEI, 9 * GWEI), MARKET, capped) == Fees(50 * GWEI, 4 * GWEI)
+    assert outbid(Fees(48 * GWEI), LEGACY, FeeRules(max_fee=50 * GWEI)) == Fees(48 * GWEI)
+
+
+@pytest.mark.parametrize(
+    ("fees", "within"),
+    [
+        (Fees(50, 4), True),
+        (Fees(51, 4), False),
+        (Fees(50, 5), False),
+        (Fees(50), True),
+        (Fees(51), False),
+    ],
+)
+def test_a_price_keeps_the_caps_when_no_field_is_above_its_own(fees: Fees, within: bool) -> None:
+    assert is_within_caps(fees, FeeRules(max_fee=50, max_priority=4)) is within
+    assert is_within_caps(fees, FREE)

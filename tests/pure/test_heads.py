@@ -69,6 +69,28 @@ def test_blocks_that_do_not_link_are_not_taken() -> None:
     assert known == head(10, 12)
 
 
+def refs(*numbers: int, fork: str = "a") -> tuple[BlockRef, ...]:
+    return tuple(BlockRef(number, f"{fork}{number}") for number in numbers)
+
+
+def test_the_blocks_above_one_are_those_linked_on_top_of_it_as_far_as_there_are() -> None:
+    known = head(10, 14)
+    assert known.above(BlockRef(11, "a11"), 2) == refs(12, 13)
+    assert known.above(BlockRef(11, "a11"), 9) == refs(12, 13, 14)
+    assert known.above(BlockRef(14, "a14"), 3) == ()
+    known.extend(chain(13, 14, "b", "a"))
+    assert known.above(BlockRef(11, "a11"), 3) == (*refs(12), *refs(13, 14, fork="b"))
+
+
+def test_blocks_past_a_hole_are_not_said_to_be_linked() -> None:
+    """The follower that was too far behind went on from a newer final block."""
+    leapt = head(20, 22)
+    leapt.hashes[10] = "a10"
+    assert leapt.above(BlockRef(10, "a10"), 12) == ()
+    leapt.hashes[11] = "a11"
+    assert leapt.above(BlockRef(10, "a10"), 12) == refs(11)
+
+
 def test_finality_moves_up_the_chain_and_never_back() -> None:
     known = head(10, 15)
     assert known.finalise(BlockRef(13, "a13"))

@@ -11,8 +11,21 @@ from hypothesis import strategies as st
 
 from nonchalant.errors import IllegalMove
 from nonchalant.lanes import Lane, Work, exposure
-from nonchalant.lifecycle import Assigned, Broadcast, Failed, Included
-from nonchalant.model import AttemptKind, Attention, Change, Fees, Payload, Slot, SlotKind, State, Stranger, Transaction
+from nonchalant.lifecycle import Assigned, Broadcast, Failed, Included, Marked, Replaced, Valued
+from nonchalant.model import (
+    AttemptKind,
+    Attention,
+    Change,
+    Fees,
+    Payload,
+    Reply,
+    Slot,
+    SlotKind,
+    Speed,
+    State,
+    Stranger,
+    Transaction,
+)
 from tests.examples import (
     ALICE,
     BOB,
@@ -124,6 +137,34 @@ def test_the_lowest_holes_are_given_out_first() -> None:
     assert lane.holes() == [1, 3, 4, 6]
     assert lane.gaps() == [1, 3, 4]
     assert lane.take(6) == [1, 3, 4, 6, 7, 8]
+
+
+# an account that others use too
+
+
+@given(lanes(), st.integers(0, 30), st.integers(1, 10))
+def test_no_nonce_that_pools_show_in_use_is_given_out_or_filled(lane: Lane, pooled: int, wanted: int) -> None:
+    lane.pooled = pooled
+    taken = lane.take(wanted)
+    assert all(nonce >= pooled for nonce in taken)
+    assert not set(taken) & set(lane.slots)
+    assert all(nonce >= pooled for nonce in lane.gaps() + lane.vacant(pooled + 5))
+    lowest = max(lane.count, lane.record.settled_below)
+    assert set(lane.borrowed()) == {
+        nonce for nonce in range(lowest, max(lane.slots, default=0)) if nonce < pooled and nonce not in lane.slots
+    }
+
+
+def test_numbers_in_use_are_skipped_and_taken_back_when_pools_forget_them() -> None:
+    lane = a_lane(2, 5, count=1, next_nonce=7)
+    lane.pooled = 4
+    assert (lane.take(4), lane.gaps(), lane.borrowed()) == ([4, 6, 7, 8], [4], [1, 3])
+    assert lane.vacant(7) == [4, 6]
+    lane.pooled = 9
+    assert lane.take(2) == [9, 10]
+    assert lane.next_nonce == 7  # what pools hold is no use of a nonce yet
+    lane.pooled = 2
+    assert (lane.gaps(), lane.borrowed()) == ([3, 4], [1])
 
 
 # what waits
@@ -408,6 +449,32 @@ def test_a_lane_s_mark_is_news_once_and_goes_without_a_word() -> None:
     assert again.change() == Change(lane=a_record())
 
 
+def test_a_lane_that_pauses_and_goes_on_says_so_once() -> None:
+    lane = a_lane()
+    work = Work(lane, 5)
+    work.judge(None)
+    assert not work
+    work.judge(MARK)
+    [event] = work.change().events
+    assert (event.kind, dict(event.data)) == ("lane.paused", {"code": "look", "reason": "please look"})
+    lane.apply(work.change())
+    assert lane.record.unhealthy == MARK
+
+    again = Work(lane, 6)
+    again.judge(Attention(MARK.code, "it is worse now", 6))
+    assert again.change().events == ()
+    assert again.change().lane == a_record(unhealthy=replace(MARK, reason="it is worse now"))
+
+    other = Work(lane, 7)
+    other.judge(Attention("other", "another cause", 7))
+    assert [event.kind for event in other.change().events] == ["lane.paused"]
+
+    over = Work(lane, 8)
+    over.judge(None)
+    assert [(event.kind, dict(event.data)) for event in over.change().events] == [("lane.resumed", {"code": "look"})]
+    assert over.change().lane == a_record()
+
+
 def test_a_mark_keeps_what_the_same_change_says_of_the_lane() -> None:
     work = Work(a_lane(), 5)
     work.record(a_record(next_nonce=4))
@@ -433,3 +500,39 @@ def test_an_event_names_its_lane_its_time_and_what_it_is_about() -> None:
 def test_moving_answers_the_transaction_as_the_work_has_made_it() -> None:
     moved: Transaction = Work(a_lane(), 5).move(a_transaction("a"), Assigned(3, "0x1"))
     assert (moved.state, moved.nonce, moved.version) == (State.SIGNED, 3, 2)
+
+
+def test_the_latest_of_a_transaction_is_what_the_work_makes_of_it() -> None:
+    tx, other, work = a_transaction("a"), a_transaction("b"), Work(a_lane(), 5)
+    moved = work.move(tx, Assigned(3, "0x1"))
+    assert (work.latest(tx), work.latest(other)) == (moved, other)
+
+
+def test_what_the_user_changed_is_written_with_its_payload_and_price() -> None:
+    work = Work(a_lane(), 5)
+    for id, move in (("a", Replaced(Payload(to=None))), ("b", Valued(Speed.FAST)), ("c", Marked(MARK))):
+        work.move(a_transaction(id), move)
+    assert work.change().rewritten == {"a", "b"}
+
+
+def test_a_wish_is_answered_in_the_change_that_grants_it() -> None:
+    work = Work(a_lane(), 5)
+    work.reply("w1")
+    work.reply("w2", "underpriced", reason="too little")
+    assert work.change().granted == {"w1": Reply(), "w2": Reply("underpriced", {"reason": "too little"})}
+
+
+def test_a_reset_says_from_where_nonces_are_not_final_any_more() -> None:
+    work = Work(a_lane(), 5)
+    work.unsettle_from(7)
+    assert work.change().unsettled_from == 7
+
+
+def test_a_slot_can_cost_the_dearest_of_all_payloads_it_was_signed_for() -> None:
+    tx = a_transaction(payload=Payload(to=None, value=3), earlier=(Payload(to=None, value=900),))
+    first = an_attempt("0x01", fees=Fees(10, 1), gas=10)
+    second = an_attempt("0x02", fees=Fees(20, 1), gas=10, kind=AttemptKind.REPLACEMENT, payload_version=2)
+    cancel = an_attempt("0x03", fees=Fees(30, 1), gas=10, kind=AttemptKind.CANCEL)
+    assert exposure(a_slot(0, first, second, cancel), tx) == 900 + 100
+    assert exposure(a_slot(0, second, cancel), tx) == 300
+    assert exposure(a_slot(0, second), tx) == 203

@@ -29,6 +29,7 @@ from nonchalant.model import (
 from nonchalant.policy import (
     NEVER_SENT,
     ROUNDS_BEFORE_GIVING_UP,
+    Blocks,
     Bump,
     Estimate,
     GiveUp,
@@ -186,6 +187,16 @@ def test_a_slot_is_bumped_once_its_speed_s_patience_is_over(speed: Speed) -> Non
     )
 
 
+def test_a_patience_in_blocks_is_over_with_the_blocks_however_long_they_take() -> None:
+    patience = Patience(bump_after={Speed.STANDARD: Blocks(5)})
+    assert not isinstance(decide(patience=patience, head=4, ticks=HOUR), Bump)
+    assert isinstance(decide(patience=patience, head=5, ticks=0), Bump)
+
+
+def test_beyond_the_window_nothing_is_sent_again() -> None:
+    assert decide(in_window=False, ticks=HOUR) is Wait.WAIT
+
+
 def test_fees_named_by_the_user_wait_at_the_chain_s_own_speed() -> None:
     wish, fast = Fees(1000, 10), FeeRules(speed=Speed.FAST)
     assert isinstance(decide(wish=wish, rules=fast, ticks=PATIENCE.bump_after[Speed.FAST]), Bump)
@@ -244,8 +255,8 @@ def test_bytes_that_every_endpoint_refused_for_good_are_given_up() -> None:
 
 def test_bytes_that_some_refuse_and_nobody_took_get_no_better_price() -> None:
     """Each price is another attempt, refused anew: the rounds after which they are given up would never come."""
-    assert isinstance(decide(sending=refused_by("geth"), now=HOUR), Resend)
-    assert isinstance(decide(sending=replace(refused_by("geth"), accepted=True), now=HOUR), Bump)
+    assert isinstance(decide(sending=refused_by("geth"), ticks=HOUR), Resend)
+    assert isinstance(decide(sending=replace(refused_by("geth"), accepted=True), ticks=HOUR), Bump)
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,19 @@ async def test_a_key_reused_for_another_request_is_refused(service: Running) -> 
     assert headers["Content-Type"] == "application/problem+json"
 
 
+async def test_a_key_whose_transaction_was_removed_answers_410_with_its_id(service: Running) -> None:
+    _, sent, _ = await service.post(BODY, headers={"Idempotency-Key": "k"})
+    await service.node.asking.cancel(sent["id"])
+    while await service.node.store.transaction(sent["id"]) is not None:
+        await service.node.store.forget_settled(older_than=0, limit=9)
+    assert (await service.get(f"/v1/transactions/{sent['id']}"))[0] == 404
+    status, problem, _ = await service.post(BODY, headers={"Idempotency-Key": "k"})
+    assert (status, problem["code"], problem["tx"]) == (410, "transaction_removed", sent["id"])
+    status, problem, _ = await service.post({**BODY, "value": 1}, headers={"Idempotency-Key": "k"})
+    assert (status, problem["code"]) == (422, "idempotency_key_reused")
+    assert (await service.get("/v1/transactions"))[1]["transactions"] == []
+
+
 async def test_a_full_queue_says_when_to_come_back(tmp_path: Path) -> None:
     async with running(tmp_path, SETTINGS.replace("queue_limit = 3000", "queue_limit = 1")) as service:
         assert (await service.post(BODY))[0] == 202

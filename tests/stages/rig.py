@@ -22,6 +22,7 @@ from nonchalant.desk import LaneRules
 from nonchalant.engine import ChainRules, Engine, EngineRules
 from nonchalant.errors import NodeRefused, Unreachable
 from nonchalant.fees import FeeRules
+from nonchalant.health import HealthRules
 from nonchalant.intake import Intake
 from nonchalant.model import (
     Account,
@@ -89,12 +90,15 @@ class Setting:
     queue_limit: int = 1000
     window: int = 16
     pace: Pace = Pace.PIPELINED
+    shared: bool = False
+    health: HealthRules = field(default_factory=HealthRules)
     largest_window: int = 16
     unsettled: int = 4096
     batch: int = 100
     fees: FeeRules = field(default_factory=FeeRules)
     patience: Patience = field(default_factory=Patience)
     lease_seconds: float = 10.0
+    retention: int = 90 * 24 * 3_600_000
     drain_seconds: float = 10.0
 
 
@@ -211,6 +215,8 @@ class Rig:
         lane = LaneRules(
             window=setting.window,
             pace=setting.pace,
+            shared=setting.shared,
+            health=setting.health,
             unsettled=setting.unsettled,
             batch=setting.batch,
             largest_window=setting.largest_window,
@@ -219,6 +225,7 @@ class Rig:
         )
         return EngineRules(
             lease_seconds=setting.lease_seconds,
+            retention=setting.retention,
             drain_seconds=setting.drain_seconds,
             chains=dict.fromkeys(self.chains, ChainRules(depth=setting.depth)),
             lanes=dict.fromkeys(setting.lanes, lane),

@@ -86,3 +86,24 @@ async def test_used_nonces_that_show_only_after_the_take_over_are_a_sign_of_loss
         voice.heal()
     await rig.advance(5.0)
     await _see_it_through(rig)
+
+
+@staged(window=WINDOW, largest_window=WINDOW)
+async def test_who_takes_a_lane_over_after_a_quarantine_still_believes_its_chain(rig: Rig) -> None:
+    """The height of the last final block and its hash are written together: apart, they name a block that never was."""
+    first = await rig.submit("first")
+    await rig.reaches(first, State.SENT)
+    await rig.mine()
+    await rig.finalise()
+    copy = rig.database.serialize()
+    await rig.reaches(await rig.submit("lost"), State.SENT)
+    await rig.restore_store(copy)
+    await rig.submit("second", value=100 * ETHER)  # work, but nothing that would write the height anew
+    await rig.advance(15.0)
+    assert (await rig.lane()).record.quarantined_below is not None
+    while (await rig.lane()).record.quarantined_below is not None:
+        await rig.mine()
+    rig.kill(rig.node)
+    await rig.start_node()
+    third = await rig.submit("third")
+    await rig.reaches(third, State.SENT)

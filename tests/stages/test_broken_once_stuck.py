@@ -101,7 +101,7 @@ async def test_a_copy_made_in_quarantine_restored_later_does_not_pay_twice(rig: 
 
 
 @staged()
-async def test_a_refusal_that_repeats_is_told_once(rig: Rig) -> None:
+async def test_a_refusal_that_repeats_is_kept_twice_and_counted(rig: Rig) -> None:
     """Two endpoints that refuse in different words, or one that took it: each re-send writes events for ever."""
     rig.endpoints[1].refuse("txpool is full")
     tx = await rig.submit("pay")

@@ -65,7 +65,8 @@ async def hammer(store: SqliteStore, owner: str) -> None:
     for number in range(ROUNDS):
         [tx] = await store.accept([a_request(f"{owner}{number}", lane=lane)], limits=LIMITS)
         await assign(store, own, (tx, number))  # type: ignore[arg-type]
-        await fight(store, owner)
+        # A new owner each time, and what is told without compaction: the test reads every one of them.
+        await fight(store, f"{owner}-{number}")
 
 
 async def fight(store: SqliteStore, owner: str) -> None:
@@ -74,7 +75,7 @@ async def fight(store: SqliteStore, owner: str) -> None:
         return
     lease = Lease(LANE, owner, epoch, 0.0)
     for step in range(4):
-        change = Change(events=(Event(kind="lane.attention", lane=LANE, at=0, data={"epoch": epoch, "step": step}),))
+        change = Change(events=(Event(kind="lane.filled", lane=LANE, at=0, data={"epoch": epoch, "step": step}),))
         try:
             await store.commit(change, lease)
         except LeaseLost:

@@ -105,7 +105,7 @@ async def test_processes_on_one_file_work_their_own_lanes_and_fence_each_other_o
         if event.lane == LANE and event.kind == "lane.lease":
             current = int(str(event.data["epoch"]))
             epochs.append(current)
-        elif event.kind == "lane.attention":
+        elif event.kind == "lane.filled":
             assert event.data["epoch"] == current
             writes += 1
     assert epochs == list(range(1, len(epochs) + 1))
@@ -294,11 +294,14 @@ ALL_NODES = {"forget_dead_nodes", "live_nodes"}
 ALLOWED = {
     "lanes_with_work": "SCAN lanes",
     "lanes": "SCAN lanes",
-    # Planned for the foreign key and skipped when run: a new row cannot be missed by anybody yet.
-    "insert_transaction": "SCAN slots",
+    # The row that is to be written.
+    "insert_transaction": "SCAN CONSTANT ROW",
+    # Lane by lane, and in each by index.
+    "ended_before": "SCAN lanes",
+    "final_fillers": "SCAN lanes",
+    "remove_loose_attempts": "SCAN lanes",
     # The list that the caller gives.
     "queued": "SCAN json_each",
-    # The row that is to be written.
     "insert_wish": "SCAN CONSTANT ROW",
 }
 
@@ -363,8 +366,8 @@ async def test_unsettled_work_is_found_by_index_among_a_long_history(path: Path)
                 (f"old{number}", *LANE, number),
             )
             store._writer.execute(
-                "INSERT INTO slots (chain_id, address, nonce, kind, tx_id, wanted, payload_version, settled)"
-                " VALUES (?, ?, ?, 'transaction', ?, 'payload', 1, 1)",
+                "INSERT INTO slots (chain_id, address, nonce, kind, tx_id, wanted, payload_version, settled,"
+                " settled_at) VALUES (?, ?, ?, 'transaction', ?, 'payload', 1, 1, 0)",
                 (*LANE, number, f"old{number}"),
             )
         store._writer.execute("COMMIT")

@@ -14,7 +14,9 @@ from nonchalant.lifecycle import Broadcast, Confirmed, Included, Superseded
 from nonchalant.model import AttemptKind, Change, Fees, Lease, Market, Payload, Receipt, Speed, State, Transaction
 from nonchalant.ports import Filter
 from nonchalant.store.sqlite import SqliteStore
+from nonchalant.wishes import Bump, Cancel, Sync, Wish
 from tests.examples import LANE, a_hash, a_receipt, an_attempt
+from tests.lessons import lesson
 from tests.store.acts import Counting, ManualClock, accept, assign, filler, take, work
 
 SPOILT = [
@@ -215,3 +217,27 @@ async def test_readers_of_events_get_past_a_whole_batch_that_cannot_be_read(stor
     assert await store.events_after(0, limit=1) == events[:1]
     assert await store.events_after(events[0].position, limit=2) == [events[4]]
     assert await store.events_after(events[4].position, limit=2) == []
+
+
+# wishes
+
+
+@lesson("poisonous-row")
+@pytest.mark.parametrize(
+    ("column", "text"), [("body", "{"), ("body", "[]"), ("body", "{}"), ("kind", "fly"), ("body", '{"fees": "x"}')]
+)
+async def test_a_wish_that_cannot_be_read_is_refused_and_does_not_stay_for_ever(
+    store: SqliteStore, column: str, text: str
+) -> None:
+    await in_flight(store)
+    for id, act in (("w1", Cancel("good")), ("w2", Bump("bad")), ("w3", Sync())):
+        await store.wish(Wish(id, LANE, act), limit=9)
+    store._writer.execute(f"UPDATE wishes SET {column} = ? WHERE id = 'w2'", (text,))
+    with capture_logs() as logs:
+        for _ in range(2):
+            assert [wish.id for wish in (await store.orders(LANE)).wishes] == ["w1", "w3"]
+    assert [(entry["event"], entry["wish"]) for entry in logs] == [("row.undecodable", "w2")]
+    refused = await store.reply("w2")
+    assert refused is not None
+    assert refused.refused == "undecodable"
+    assert store._reader.execute("SELECT count(*) FROM wishes WHERE reply IS NULL").fetchone()[0] == 2

@@ -19,6 +19,7 @@ from nonchalant.errors import (
     TooLate,
     TooManyReplacements,
     TooManyWishes,
+    TransactionRemoved,
     Unreachable,
     WishPending,
     WishRefused,
@@ -34,6 +35,7 @@ STATUS: Final[Mapping[type[NonchalantError], int]] = {
     TooLate: 409,
     TooManyReplacements: 409,
     WishRefused: 409,
+    TransactionRemoved: 410,
     KeyReused: 422,
     QueueFull: 429,
     TooManyWishes: 429,
@@ -146,5 +148,6 @@ def describe(error: NonchalantError) -> tuple[Problem, dict[str, str]]:
         detail=str(error) if status != 500 else "Something went wrong here; the log says what.",
         code=code,
         field=error.field if isinstance(error, BadRequest) else None,
+        tx=error.tx_id if isinstance(error, TransactionRemoved) else None,
     )
     return problem, headers

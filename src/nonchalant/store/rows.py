@@ -445,6 +445,8 @@ def event(row: Row) -> Event:
         tx_id=row["tx_id"],
         at=row["at"],
         data=_decode(row["data"]),
+        times=row["times"],
+        since=row["since"],
     )
 
 
@@ -456,4 +458,6 @@ def event_columns(event: Event) -> dict[str, object]:
         "tx_id": event.tx_id,
         "at": event.at,
         "data": to_json(event.data),
+        "times": event.times,
+        "since": event.since,
     }

@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 
 import structlog
 
-from nonchalant.errors import BadSettings, CommitUnknown, LeaseLost, RowMoved, StoreUnavailable
+from nonchalant.errors import BadSettings, CommitUnknown, LeaseLost, RowMoved, StoreUnavailable, Unreadable
+from nonchalant.history import fact_of, repeated
 from nonchalant.model import (
     Attempt,
     Attention,
@@ -54,9 +55,10 @@ from nonchalant.ports import (
     Offload,
     Orders,
     Overdue,
+    Removed,
     Wished,
 )
-from nonchalant.store import migrations, queries, rows
+from nonchalant.store import migrations, queries, retention, rows
 from nonchalant.store.witness import FileWitness, Witness, notice_restore
 from nonchalant.wishes import Wish
 
@@ -159,10 +161,7 @@ class SqliteStore:
             assert known is not None
             return known
         depths[lane] += 1
-        self._run(
-            "insert_event",
-            **rows.event_columns(Event(kind="tx.accepted", lane=lane, at=now, tx_id=request.id)),
-        )
+        self._tell(Event(kind="tx.accepted", lane=lane, at=now, tx_id=request.id))
         return rows.accepted(request, row["place"], now)
 
     def _depth(self, lane: LaneKey, limit: int) -> int:
@@ -175,12 +174,19 @@ class SqliteStore:
         key = request.idempotency_key
         row = self._run("known_request", id=request.id, tenant=request.tenant, idempotency_key=key).fetchone()
         if row is None:
-            return None
+            return self._removed(request)
         if row["id"] == request.id:
             return rows.transaction(row)  # our own commit, whose outcome we had not learnt
         if row["body_hash"] != request.body_hash:
             return KeyTaken()
         return Duplicate(rows.transaction(row))
+
+    def _removed(self, request: Request) -> Removed | KeyTaken | None:
+        key = request.idempotency_key
+        row = self._run("removed_request", tenant=request.tenant, idempotency_key=key).fetchone()
+        if row is None:
+            return None
+        return Removed(row["id"]) if row["body_hash"] == request.body_hash else KeyTaken()
 
     async def declare(self, lanes: Sequence[LaneKey]) -> None:
         def act(_: int) -> None:
@@ -218,7 +224,7 @@ class SqliteStore:
             if row is None:
                 return None
             event = Event(kind="lane.lease", lane=lane, at=now, data={"owner": owner, "epoch": row["epoch"]})
-            self._run("insert_event", **rows.event_columns(event))
+            self._tell(event)
             return int(row["epoch"])
 
         return await self._write(act)
@@ -249,7 +255,7 @@ class SqliteStore:
         def act(_: int) -> None:
             self._expect_one("alter_queued", rows.transaction_columns(tx) | rows.wish_columns(tx))
             for event in events:
-                self._run("insert_event", **rows.event_columns(event))
+                self._tell(event)
 
         await self._write(act)
 
@@ -279,6 +285,13 @@ class SqliteStore:
     async def forget_replies(self, *, older_than: Millis) -> int:
         return await self._write(lambda now: self._run("forget_replies", before=now - older_than).rowcount)
 
+    async def forget_settled(self, *, older_than: Millis, limit: int) -> bool:
+        def act(now: int) -> bool:
+            incarnation = int(self._one("position")["incarnation"])
+            return retention.forget(self._run, before=now - older_than, now=now, incarnation=incarnation, limit=limit)
+
+        return await self._write(act)
+
     async def control(self, lane: LaneKey, mode: Mode, reason: str) -> Control:
         def act(now: int) -> Control:
             before = rows.control(self._run("control", **lane._asdict()).fetchone())
@@ -307,7 +320,7 @@ class SqliteStore:
             at=after.since,
             data={"mode": after.mode.value, "reason": after.reason},
         )
-        self._run("insert_event", **rows.event_columns(told))
+        self._tell(told)
 
     # the owner's work
 
@@ -319,13 +332,27 @@ class SqliteStore:
             )
 
         control, found = await self._read(act)
-        wishes = []
+        wishes: list[Wish] = []
+        broken: list[str] = []
         for row in found:
             try:
                 wishes.append(rows.a_wish(row))
             except rows.UNDECODABLE:
                 self._warn("wish", row["id"])
+                broken.append(row["id"])
+        if broken:
+            await self._refuse_undecodable(lane, broken)
         return Orders(control, wishes)
+
+    async def _refuse_undecodable(self, lane: LaneKey, broken: Sequence[str]) -> None:
+        """A wish that cannot be read is answered, or it would be work for ever. Whoever made it can make it again."""
+        no = rows.reply_text(Reply("undecodable", {"reason": "its row in the store cannot be read; ask again"}))
+
+        def act(_: int) -> None:
+            for wish_id in broken:
+                self._run("reply_to_wish", id=wish_id, **lane._asdict(), reply=no)
+
+        await self._write(act)
 
     async def load(self, lease: Lease) -> Loaded:
         def act(now: int) -> Loaded:
@@ -397,8 +424,7 @@ class SqliteStore:
             mark = Attention("undecodable", "its row in the store cannot be read; restore it, or send it anew", now)
             for tx_id in broken:
                 self._run("hold_queued", id=tx_id, attention=rows.attention_text(mark), now=now)
-                held = Event(kind="tx.held", lane=lane, at=now, tx_id=tx_id, data={"code": mark.code})
-                self._run("insert_event", **rows.event_columns(held))
+                self._tell(Event(kind="tx.held", lane=lane, at=now, tx_id=tx_id, data={"code": mark.code}))
 
         await self._write(act)
 
@@ -427,7 +453,7 @@ class SqliteStore:
             assert change.lane is not None
             self._expect_one("update_lane", {**rows.lane_columns(change.lane), **lane._asdict()})
         for slot in change.slots:
-            self._expect_one("put_slot", rows.slot_columns(slot, lane))
+            self._expect_one("put_slot", {**rows.slot_columns(slot, lane), "now": now})
         for attempt in change.attempts:
             self._expect_one("insert_attempt", rows.attempt_columns(attempt, lane))
         for attempt in change.answered:
@@ -436,11 +462,21 @@ class SqliteStore:
         if change.lane is not None:
             self._expect_one("update_lane", {**rows.lane_columns(change.lane), **lane._asdict()})
         for stranger in change.strangers:
-            self._run("put_stranger", **rows.stranger_columns(stranger, lane))
+            self._run("put_stranger", **rows.stranger_columns(stranger, lane), now=now)
         for wish_id, reply in change.granted.items():
             self._expect_one("reply_to_wish", {"id": wish_id, **lane._asdict(), "reply": rows.reply_text(reply)})
         for event in change.events:
-            self._run("insert_event", **rows.event_columns(event))
+            self._tell(event)
+
+    def _tell(self, event: Event) -> None:
+        """Write an event down. Of those that tell the same again, only the first and the newest stay."""
+        fact = fact_of(event)
+        first = None if fact is None else self._run("first_told", fact=fact).fetchone()
+        if first is not None:
+            dropped = self._run("drop_repeats", fact=fact, first=first["position"]).fetchall()
+            times = max(row["times"] for row in (first, *dropped)) + 1
+            event = repeated(event, times, first["at"] if first["since"] is None else first["since"])
+        self._run("insert_event", **rows.event_columns(event), fact=fact)
 
     def _fence(self, lease: Lease, now: int) -> None:
         if self._run("fence", **_holder(lease), now=now).fetchone() is None:
@@ -457,7 +493,7 @@ class SqliteStore:
         try:
             return rows.transaction(found[0]) if found else None
         except rows.UNDECODABLE as error:
-            raise StoreUnavailable(f"the row of transaction {tx_id} cannot be read; restore it: {error}") from error
+            raise Unreadable(f"the row of transaction {tx_id} cannot be read; restore it: {error}") from error
 
     async def transactions(self, filter: Filter) -> Sequence[Transaction]:
         columns = {

@@ -15,8 +15,17 @@ from typing import Any
 from eth_account import Account
 from eth_utils import to_checksum_address
 
-from nonchalant.app import Nonchalant, Wrap
-from nonchalant.model import TERMINAL_STATES, Attempt, State, Transaction, TxId
+from nonchalant.app import Handle, Nonchalant, Wrap
+from nonchalant.model import (
+    TERMINAL_STATES,
+    Attempt,
+    AttemptKind,
+    Fees,
+    LaneKey,
+    State,
+    Transaction,
+    TxId,
+)
 from nonchalant.ports import Signer
 from nonchalant.testing import FaultProxy
 from nonchalant.watch import Follower
@@ -147,6 +156,39 @@ class Scene:
         asked = {"chain_id": anvil.CHAIN_ID, "sender": ALICE, "idempotency_key": key, **fields}
         self._ids[key] = (await self.node.send(**asked)).id
 
+    def id(self, key: str) -> TxId:
+        return self._ids[key]
+
+    @property
+    def lane(self) -> LaneKey:
+        """Alice's."""
+        return LaneKey(anvil.CHAIN_ID, ALICE)
+
+    async def handle(self, key: str) -> Handle:
+        return await self.node.transaction(self._ids[key])
+
+    async def cancel(self, *keys: str) -> None:
+        for key in keys:
+            await (await self.handle(key)).cancel()
+
+    async def replace(self, key: str, by: str, **payload: Any) -> None:
+        """Let it pay somebody else."""
+        await (await self.handle(key)).replace(**{"to": ledger.recipient(by), "value": 1, **payload})
+
+    async def bump(self, key: str, fees: Fees | str | None = None) -> None:
+        await (await self.handle(key)).bump(fees)
+
+    async def cancelling(self, *keys: str) -> None:
+        """Until a node has taken what cancels them."""
+
+        async def taken() -> bool:
+            tried = [await self.attempts(key) for key in keys]
+            cancels = [{one.hash for one in each if one.kind is AttemptKind.CANCEL} for each in tried]
+            held = {each.hash for proxy in self.proxies for each in proxy.sent if each.taken}
+            return all(hashes & held for hashes in cancels)
+
+        await self.until(taken, f"what cancels {keys} is taken")
+
     # what the store says
 
     async def tx(self, key: str) -> Transaction:
@@ -246,6 +288,10 @@ class Scene:
 
     async def count(self, address: str = ALICE, tag: str = "latest") -> int:
         return int(await self.chain.rpc("eth_getTransactionCount", address, tag), 16)
+
+    async def paid(self, *keys: str) -> list[int]:
+        """How many wei arrived where each of these goes."""
+        return [int(await self.chain.rpc("eth_getBalance", ledger.recipient(key), "latest"), 16) for key in keys]
 
     async def pool(self, address: str = ALICE) -> list[int]:
         """The nonces that the chain's node holds of an account."""

@@ -29,15 +29,15 @@ SELECT count(*) FROM (
 );
 
 -- insert_transaction --
--- No row: the id or the idempotency key is known already.
+-- No row: the id or the idempotency key is known already, or was before it was removed.
 INSERT INTO transactions (
     id, chain_id, address, state, priority, tenant, idempotency_key, body_hash,
     payload, fees, metadata, simulate, valid_until, confirmations, on_superseded, created_at, updated_at
 )
-VALUES (
+SELECT
     :id, :chain_id, :address, 'queued', :priority, :tenant, :idempotency_key, :body_hash,
     :payload, :fees, :metadata, :simulate, :valid_until, :confirmations, :on_superseded, :now, :now
-)
+WHERE NOT EXISTS (SELECT 1 FROM removed WHERE idempotency_key = :idempotency_key AND tenant = :tenant)
 ON CONFLICT DO NOTHING
 RETURNING place;
 
@@ -47,8 +47,12 @@ SELECT * FROM transactions
 WHERE id = :id OR (tenant = :tenant AND idempotency_key = :idempotency_key)
 ORDER BY id = :id DESC LIMIT 1;
 
+-- removed_request --
+-- What an idempotency key was used for, by a transaction that is kept no more.
+SELECT * FROM removed WHERE idempotency_key = :idempotency_key AND tenant = :tenant;
+
 -- lanes_with_work --
--- Lanes with something to assign or to watch, or a wish to grant, and who holds them now.
+-- Lanes with something to assign or to watch, a wish to grant, or an ailment to look after, and who holds them now.
 SELECT lanes.chain_id, lanes.address, leases.owner
 FROM lanes
 LEFT JOIN leases
@@ -68,6 +72,7 @@ WHERE (
         SELECT 1 FROM slots INDEXED BY slots_unsettled
         WHERE chain_id = lanes.chain_id AND address = lanes.address AND settled = 0
     )
+    OR lanes.unhealthy IS NOT NULL
 ORDER BY lanes.chain_id, lanes.address;
 
 -- heartbeat --
@@ -133,8 +138,8 @@ SELECT * FROM strangers WHERE chain_id = :chain_id AND address = :address AND tx
 
 -- put_stranger --
 -- Keep a stranger, or whom it was found to be a twin of; that never changes again.
-INSERT INTO strangers (hash, chain_id, address, nonce, deed, tx_id)
-VALUES (:hash, :chain_id, :address, :nonce, :deed, :tx_id)
+INSERT INTO strangers (hash, chain_id, address, nonce, deed, tx_id, found_at)
+VALUES (:hash, :chain_id, :address, :nonce, :deed, :tx_id, :now)
 ON CONFLICT (hash) DO UPDATE SET tx_id = excluded.tx_id WHERE strangers.tx_id IS NULL;
 
 -- knows_attempt --
@@ -235,14 +240,16 @@ SELECT address FROM lanes WHERE chain_id = :chain_id ORDER BY address;
 -- put_slot --
 -- Bind a nonce, or write what became of the slot. A nonce that is bound to something else, or final, is refused.
 INSERT INTO slots (
-    chain_id, address, nonce, kind, tx_id, wanted, payload_version, holder, deadline, receipt, settled
+    chain_id, address, nonce, kind, tx_id, wanted, payload_version, holder, deadline, receipt, settled, settled_at
 )
 VALUES (
-    :chain_id, :address, :nonce, :kind, :tx_id, :wanted, :payload_version, :holder, :deadline, :receipt, :settled
+    :chain_id, :address, :nonce, :kind, :tx_id, :wanted, :payload_version, :holder, :deadline, :receipt, :settled,
+    iif(:settled, :now, NULL)
 )
 ON CONFLICT (chain_id, address, nonce) DO UPDATE SET
     kind = excluded.kind, wanted = excluded.wanted, payload_version = excluded.payload_version,
-    holder = excluded.holder, deadline = excluded.deadline, receipt = excluded.receipt, settled = excluded.settled
+    holder = excluded.holder, deadline = excluded.deadline, receipt = excluded.receipt, settled = excluded.settled,
+    settled_at = excluded.settled_at
 -- A reservation whose deadline passed is closed by a filler, never by anything else.
 WHERE slots.settled = 0 AND slots.tx_id IS excluded.tx_id
     AND (slots.kind = excluded.kind OR (slots.kind = 'reservation' AND excluded.kind = 'filler'));
@@ -284,8 +291,95 @@ UPDATE lanes SET
 WHERE chain_id = :chain_id AND address = :address;
 
 -- insert_event --
-INSERT INTO events (kind, chain_id, address, tx_id, at, data)
-VALUES (:kind, :chain_id, :address, :tx_id, :at, :data);
+INSERT INTO events (kind, chain_id, address, tx_id, at, data, fact, times, since)
+VALUES (:kind, :chain_id, :address, :tx_id, :at, :data, :fact, :times, :since);
+
+-- first_told --
+SELECT position, at, times, since FROM events WHERE fact = :fact ORDER BY position LIMIT 1;
+
+-- drop_repeats --
+-- The newest of the same fact gives way to the one that is told now; the first stays.
+DELETE FROM events WHERE fact = :fact AND position > :first RETURNING times;
+
+-- ended_before --
+-- What ended so long ago and may be removed, lane by lane: all of its slots are final, and its lane is in order.
+SELECT transactions.id FROM lanes
+LEFT JOIN controls ON controls.chain_id = lanes.chain_id AND controls.address = lanes.address
+CROSS JOIN transactions INDEXED BY transactions_ended
+    ON transactions.chain_id = lanes.chain_id AND transactions.address = lanes.address
+WHERE lanes.incarnation = :incarnation AND lanes.quarantined_below IS NULL AND coalesce(controls.mode, 'open') <> 'halted'
+    AND transactions.state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired')
+    AND transactions.updated_at < :before
+    AND NOT EXISTS (
+        SELECT 1 FROM attempts INDEXED BY attempts_of_a_transaction
+        JOIN slots
+            ON slots.chain_id = attempts.chain_id AND slots.address = attempts.address AND slots.nonce = attempts.nonce
+        WHERE attempts.tx_id = transactions.id AND slots.tx_id = transactions.id
+            AND (slots.settled = 0 OR slots.nonce >= lanes.settled_below)
+    )
+LIMIT :limit;
+
+-- keep_key --
+-- So that the same request is never executed a second time.
+INSERT INTO removed (idempotency_key, tenant, body_hash, id, removed_at)
+SELECT idempotency_key, tenant, body_hash, id, :now FROM transactions
+WHERE id = :id AND idempotency_key IS NOT NULL;
+
+-- slots_of_a_transaction --
+SELECT DISTINCT chain_id, address, nonce FROM attempts WHERE tx_id = :id;
+
+-- final_fillers --
+-- Final slots that were nobody's transaction.
+SELECT slots.chain_id, slots.address, slots.nonce FROM lanes
+LEFT JOIN controls ON controls.chain_id = lanes.chain_id AND controls.address = lanes.address
+CROSS JOIN slots INDEXED BY slots_of_nobody ON slots.chain_id = lanes.chain_id AND slots.address = lanes.address
+WHERE lanes.incarnation = :incarnation AND lanes.quarantined_below IS NULL AND coalesce(controls.mode, 'open') <> 'halted'
+    AND slots.tx_id IS NULL AND slots.settled = 1 AND slots.settled_at < :before AND slots.nonce < lanes.settled_below
+LIMIT :limit;
+
+-- remove_slot --
+DELETE FROM slots
+WHERE chain_id = :chain_id AND address = :address AND nonce = :nonce AND tx_id IS :tx_id AND settled = 1;
+
+-- remove_attempts --
+DELETE FROM attempts WHERE tx_id = :id;
+
+-- remove_history --
+DELETE FROM events WHERE tx_id = :id;
+
+-- remove_transaction --
+DELETE FROM transactions WHERE id = :id;
+
+-- remove_loose_attempts --
+-- Attempts of such slots, once the slots are gone.
+DELETE FROM attempts WHERE hash IN (
+    SELECT attempts.hash FROM lanes
+    LEFT JOIN controls ON controls.chain_id = lanes.chain_id AND controls.address = lanes.address
+    CROSS JOIN attempts INDEXED BY attempts_of_nobody
+        ON attempts.chain_id = lanes.chain_id AND attempts.address = lanes.address
+    WHERE lanes.incarnation = :incarnation AND lanes.quarantined_below IS NULL
+        AND coalesce(controls.mode, 'open') <> 'halted'
+        AND attempts.tx_id IS NULL AND attempts.signed_at < :before AND attempts.nonce < lanes.settled_below
+        AND NOT EXISTS (
+            SELECT 1 FROM slots
+            WHERE chain_id = attempts.chain_id AND address = attempts.address AND nonce = attempts.nonce
+                AND tx_id IS NULL
+        )
+    LIMIT :limit
+);
+
+-- remove_lane_events --
+DELETE FROM events WHERE position IN (
+    SELECT position FROM events INDEXED BY events_of_lanes WHERE tx_id IS NULL AND at < :before LIMIT :limit
+);
+
+-- remove_strangers --
+DELETE FROM strangers WHERE hash IN (SELECT hash FROM strangers WHERE found_at < :before LIMIT :limit);
+
+-- forget_keys --
+DELETE FROM removed WHERE (idempotency_key, tenant) IN (
+    SELECT idempotency_key, tenant FROM removed WHERE removed_at < :before LIMIT :limit
+);
 
 -- transaction --
 SELECT * FROM transactions WHERE id = :id;

@@ -115,6 +115,8 @@ CREATE INDEX transactions_with_a_deadline ON transactions (valid_until)
 CREATE INDEX transactions_live ON transactions (chain_id, address, state)
     WHERE state IN ('queued', 'signed', 'sent', 'mined');
 CREATE INDEX transactions_by_nonce ON transactions (chain_id, address, nonce) WHERE nonce IS NOT NULL;
+CREATE INDEX transactions_ended ON transactions (chain_id, address, updated_at)
+    WHERE state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired');
 
 -- P7: an end is an end.
 CREATE TRIGGER ends_are_final BEFORE UPDATE ON transactions
@@ -122,6 +124,18 @@ WHEN OLD.state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired')
 BEGIN
     SELECT RAISE(ABORT, 'a terminal transaction never changes');
 END;
+
+-- What is kept of a transaction that ended long ago: nobody's retry executes it again.
+CREATE TABLE removed (
+    idempotency_key TEXT NOT NULL,
+    tenant          TEXT NOT NULL,
+    body_hash       TEXT NOT NULL,
+    id              TEXT NOT NULL,
+    removed_at      INTEGER NOT NULL,
+    PRIMARY KEY (idempotency_key, tenant)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX removed_by_age ON removed (removed_at);
 
 -- P1: the primary key gives a nonce one owner; the index below gives a transaction one live slot.
 CREATE TABLE slots (
@@ -136,13 +150,29 @@ CREATE TABLE slots (
     deadline INTEGER CHECK ((deadline IS NULL) = (holder IS NULL)),
     receipt  TEXT,
     settled  INTEGER NOT NULL DEFAULT 0,
+    settled_at INTEGER CHECK ((settled_at IS NULL) = (settled = 0)),
     PRIMARY KEY (chain_id, address, nonce),
-    FOREIGN KEY (chain_id, address) REFERENCES lanes,
-    FOREIGN KEY (tx_id) REFERENCES transactions (id)
+    FOREIGN KEY (chain_id, address) REFERENCES lanes
 ) STRICT, WITHOUT ROWID;
 
 CREATE UNIQUE INDEX one_live_slot_a_transaction ON slots (tx_id) WHERE settled = 0 AND tx_id IS NOT NULL;
 CREATE INDEX slots_unsettled ON slots (chain_id, address, nonce) WHERE settled = 0;
+CREATE INDEX slots_of_nobody ON slots (chain_id, address, settled_at) WHERE settled = 1 AND tx_id IS NULL;
+
+-- In place of a foreign key, which would search all slots for those of each transaction that is removed.
+CREATE TRIGGER slots_have_their_transaction BEFORE INSERT ON slots
+WHEN NEW.tx_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM transactions WHERE id = NEW.tx_id)
+BEGIN
+    SELECT RAISE(ABORT, 'there is no such transaction');
+END;
+
+-- P2, P8: only what has ended is ever removed, and nothing of a live slot.
+CREATE TRIGGER what_lives_stays BEFORE DELETE ON transactions
+WHEN OLD.state IN ('queued', 'signed', 'sent', 'mined')
+    OR EXISTS (SELECT 1 FROM slots INDEXED BY one_live_slot_a_transaction WHERE tx_id = OLD.id AND settled = 0)
+BEGIN
+    SELECT RAISE(ABORT, 'nothing that is accepted is lost');
+END;
 
 CREATE TRIGGER no_slot_below_the_settled_bound BEFORE INSERT ON slots
 WHEN NEW.nonce < (SELECT settled_below FROM lanes WHERE chain_id = NEW.chain_id AND address = NEW.address)
@@ -180,6 +210,7 @@ CREATE TABLE attempts (
 
 CREATE INDEX attempts_of_a_slot ON attempts (chain_id, address, nonce);
 CREATE INDEX attempts_of_a_transaction ON attempts (tx_id) WHERE tx_id IS NOT NULL;
+CREATE INDEX attempts_of_nobody ON attempts (chain_id, address, signed_at) WHERE tx_id IS NULL;
 
 -- P4: what was signed stays known.
 CREATE TRIGGER attempts_are_append_only
@@ -193,6 +224,7 @@ CREATE TRIGGER attempts_of_live_slots_stay BEFORE DELETE ON attempts
 WHEN EXISTS (
     SELECT 1 FROM slots
     WHERE chain_id = OLD.chain_id AND address = OLD.address AND nonce = OLD.nonce AND settled = 0
+        AND tx_id IS OLD.tx_id
 )
 BEGIN
     SELECT RAISE(ABORT, 'an attempt stays known until its slot is final');
@@ -205,10 +237,12 @@ CREATE TABLE strangers (
     address  TEXT NOT NULL,
     nonce    INTEGER NOT NULL,
     deed     TEXT NOT NULL,
-    tx_id    TEXT
+    tx_id    TEXT,
+    found_at INTEGER NOT NULL
 ) STRICT;
 
 CREATE INDEX strangers_unmatched ON strangers (chain_id, address) WHERE tx_id IS NULL;
+CREATE INDEX strangers_by_age ON strangers (found_at);
 
 -- What people want of what only the owner may write; answered in the owner's commit.
 CREATE TABLE wishes (
@@ -235,7 +269,12 @@ CREATE TABLE events (
     address  TEXT NOT NULL,
     tx_id    TEXT,
     at       INTEGER NOT NULL,
-    data     TEXT NOT NULL
+    data     TEXT NOT NULL,
+    fact     TEXT,                               -- what makes two of them the same; NULL: each counts by itself
+    times    INTEGER NOT NULL DEFAULT 1,         -- how often it was told, this time included
+    since    INTEGER                             -- when it was told first, if it was told before
 ) STRICT;
 
 CREATE INDEX events_of_a_transaction ON events (tx_id, position) WHERE tx_id IS NOT NULL;
+CREATE INDEX events_of_lanes ON events (at) WHERE tx_id IS NULL;
+CREATE INDEX events_by_fact ON events (fact, position) WHERE fact IS NOT NULL;
