@@ -28,10 +28,12 @@ from nonchalant.model import (
     Account,
     Address,
     Attempt,
+    AttemptKind,
     Event,
     Fees,
     Hash,
     LaneKey,
+    OnSuperseded,
     Payload,
     Request,
     Speed,
@@ -282,6 +284,16 @@ class Rig:
         """What is at the head now becomes final."""
         await self.mine(self.setting.finality_lag, empty=empty)
 
+    async def ends(self, tx: Transaction) -> Transaction:
+        """The transaction once the chain has had its say, at finality."""
+        await self.mine()
+        await self.finalise()
+        deadline = self.loop.time() + 10.0
+        while (ended := await self.read(tx)).live:
+            assert self.loop.time() < deadline, f"{ended.state} at finality: {ended}"
+            await self.advance(0.1)
+        return ended
+
     async def reorg(self, depth: int, *, keep: bool = False, forget: bool = True) -> None:
         """The last blocks give way to one more than they were, with (or without) what they had executed."""
         self.chain.reorg(depth, keep=1.0 if keep else 0.0, forget=forget)
@@ -312,6 +324,15 @@ class Rig:
 
     # what people ask for
 
+    @property
+    def asking(self) -> Asking:
+        """Any node's side of wishes; here the youngest one's."""
+        return Asking(self.store, self.clock, self._ids, arrived=self.node.engine.poke)
+
+    @staticmethod
+    def payload(label: str, effect: Effect = Effect.RUNS, after: str = "", **fields: Any) -> Payload:
+        return Payload(**{"to": RECIPIENT, "data": Order(label, effect, after).data()} | fields)
+
     def request(
         self,
         label: str,
@@ -324,9 +345,11 @@ class Rig:
         priority: int = 5,
         simulate: bool = False,
         valid_for: float | None = None,
+        confirmations: int | None = None,
+        on_superseded: OnSuperseded | None = None,
         **payload: Any,
     ) -> Request:
-        wanted = Payload(**{"to": RECIPIENT, "data": Order(label, effect, after).data()} | payload)
+        wanted = self.payload(label, effect, after, **payload)
         return Request(
             id=self._ids.token(),
             lane=lane,
@@ -334,6 +357,8 @@ class Rig:
             fees=fees,
             priority=priority,
             simulate=simulate,
+            confirmations=confirmations,
+            on_superseded=on_superseded,
             idempotency_key=key,
             body_hash=hashlib.sha256(repr((lane, wanted, fees)).encode()).hexdigest(),
             valid_until=None if valid_for is None else self.clock.now() + round(valid_for * 1000),
@@ -377,6 +402,17 @@ class Rig:
     async def events(self, kind: str, lane: LaneKey = ALICE) -> list[Event]:
         every = await self.store.events_after(0, limit=100_000)
         return [event for event in every if event.kind == kind and event.lane == lane]
+
+    async def kinds(self, tx: Transaction) -> list[AttemptKind]:
+        """What was signed for it, in order."""
+        return [attempt.kind for attempt in await self.attempts(tx)]
+
+    async def told(self, tx: Transaction, kind: str) -> list[dict[str, Any]]:
+        """What its events of this kind say."""
+        return [dict(event.data) for event in await self.store.history(tx.id) if event.kind == kind]
+
+    def wishes_open(self) -> int:
+        return int(self.database.execute("SELECT count(*) FROM wishes WHERE reply IS NULL").fetchone()[0])
 
     async def lane(self, lane: LaneKey = ALICE) -> LaneSummary:
         found = await self.store.lane(lane)
