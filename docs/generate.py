@@ -18,6 +18,15 @@ import nonchalant
 from docs import inventory
 from nonchalant import lifecycle
 from nonchalant.bodies import AccessBody, BumpBody, FeesBody, ReasonBody, ReplaceBody, TransactionBody
+from nonchalant.lane_views import (
+    ControlView,
+    LaneHealthView,
+    LanesView,
+    LaneView,
+    LeaseView,
+    ReservationView,
+    WishView,
+)
 from nonchalant.model import State
 from nonchalant.service.routes import ROUTES, Health
 from nonchalant.sim import moves as sim_moves
@@ -26,11 +35,9 @@ from nonchalant.sim.schedule import Kind
 from nonchalant.views import (
     AttemptView,
     AttentionView,
+    BlockView,
     EventsView,
     EventView,
-    LanesView,
-    LaneView,
-    LeaseView,
     OutcomeView,
     PayloadView,
     Problem,
@@ -118,18 +125,9 @@ def bodies() -> str:
 
 
 def answers() -> str:
-    shown = [
-        TransactionView,
-        PayloadView,
-        AttemptView,
-        ReceiptView,
-        OutcomeView,
-        AttentionView,
-        TransactionsView,
-        EventsView,
-        EventView,
-    ]
-    return _structs([*shown, LanesView, LaneView, LeaseView, Health, Problem])
+    shown = [TransactionView, PayloadView, AttemptView, ReceiptView, BlockView, OutcomeView, AttentionView]
+    shown += [TransactionsView, EventsView, EventView, LanesView, LaneView, ControlView, LaneHealthView]
+    return _structs([*shown, ReservationView, WishView, LeaseView, Health, Problem])
 
 
 def problems() -> str:

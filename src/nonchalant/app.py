@@ -6,7 +6,7 @@ import asyncio
 import random
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -23,17 +23,21 @@ from nonchalant.engine import ChainRules, Engine, EngineRules
 from nonchalant.errors import BadSettings, NonchalantError, NotFound
 from nonchalant.fees import FeeRules
 from nonchalant.intake import Intake
-from nonchalant.model import Fees, LaneKey, Millis, OnSuperseded, Request, Speed, Transaction, TxId, Wei
+from nonchalant.lane_views import LiveLane
+from nonchalant.model import Fees, LaneKey, Millis, OnSuperseded, Request, Speed, Transaction, TxId
 from nonchalant.notify import Doorbells
 from nonchalant.policy import Patience
-from nonchalant.ports import Clock, Endpoint, Entropy, Signer, Store
+from nonchalant.ports import Clock, Endpoint, Entropy, LaneSummary, Signer, Standing, Store
 from nonchalant.secret import read_private, resolve_secret
 from nonchalant.store.sqlite import SqliteStore
-from nonchalant.windows import Pace
+from nonchalant.waiting_for import MOST_COUNTED, Situation, why
 from nonchalant.wire import parse_bump, parse_reason, parse_replacement, parse_request, rules_of
 
 # How long the owner of a lane may take to say yes or no to a wish about a transaction.
 OWNER_SECONDS = 5.0
+
+# Blocks above a mined transaction that are named; where finality is deeper, the first ones.
+MOST_ABOVE = 1_000
 
 # How long a waiting caller goes without looking for itself: another node may have made the change.
 LOOK_SECONDS = 1.0
@@ -65,22 +69,6 @@ class Wrap:
     store: Callable[[Store], Store] = field(default=lambda store: store)
     endpoint: Callable[[Endpoint], Endpoint] = field(default=lambda endpoint: endpoint)
     signer: Callable[[Signer], Signer] = field(default=lambda signer: signer)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveLane:
-    """What this node knows of a lane beside the store. None: it does not know now."""
-
-    window: int  # how many may be in flight now
-    window_limit: int  # how many at most, as configured
-    mode: Pace
-    shared: bool  # others sign with the same key
-    delegated: bool | None = None  # its code is: one in flight
-    balance: Wei | None = None
-    in_flight: int | None = None
-    committed: Wei | None = None  # the most that everything in flight can take from the balance
-    reserve: Wei | None = None  # of the balance, what is kept for bumping the lowest slots
-    head: int | None = None
 
 
 class Nonchalant:
@@ -278,6 +266,36 @@ class Nonchalant:
             head=top.number,
         )
 
+    async def situations(self, transactions: Sequence[Transaction]) -> Mapping[TxId, Situation]:
+        """What is around each of those that are live, as far as this node knows."""
+        live = [tx for tx in transactions if tx.live]
+        standings = await self.store.standings(live, limit=MOST_COUNTED)
+        lanes = {key: await self.store.lane(key) for key in {tx.lane for tx in live}}
+        return {tx.id: self._situation(tx, standings.get(tx.id), lanes[tx.lane]) for tx in live}
+
+    def _situation(self, tx: Transaction, standing: Standing | None, lane: LaneSummary | None) -> Situation:
+        around = Situation(standing=standing)
+        if lane is not None:
+            around = replace(around, control=lane.control, record=lane.record)
+        account, follower = self.known_lanes.get(tx.lane), self.engine.followers.get(tx.lane.chain_id)
+        if account is None or follower is None:
+            return replace(around, configured=False)
+        around = replace(around, trouble=follower.trouble, silent=follower.hears_nobody or not follower.started)
+        if follower.started:
+            around = replace(around, final=follower.head.final)
+            if tx.receipt is not None and follower.head.has(tx.receipt.block):
+                around = replace(around, above=follower.head.above(tx.receipt.block, MOST_ABOVE))
+        desk = self.engine.desks.get(tx.lane)
+        if desk is None:
+            return around
+        sending = desk.sendings.get(tx.hash or "")
+        return replace(
+            around,
+            window=desk.window,
+            in_flight=len(desk.lane.open_slots()),
+            said={} if sending is None else sending.said,
+        )
+
     def ready(self) -> tuple[bool, str]:
         """Whether this node can take requests. A silent chain does not make it unready: what is accepted waits."""
         return self.engine.is_running, "running" if self.engine.is_running else "starting or stopping"
@@ -304,6 +322,13 @@ class Handle:
             while (await self.refresh()).live:
                 await self._node.wait_for_change(self.id)
         return self.transaction
+
+    async def why(self) -> str | None:
+        """Why it is where it is, in one sentence; None once it has ended."""
+        tx = await self.refresh()
+        attempts = await self._node.store.attempts([tx.id])
+        around = await self._node.situations([tx])
+        return why(tx, attempts.get(tx.id, ()), around.get(tx.id, Situation()))
 
     # What is wanted of it now. Where the lane's owner must agree, its refusal raises `WishRefused`; if it does not
     # answer within seconds the wish stands, and what came of it shows later.

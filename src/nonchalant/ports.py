@@ -33,11 +33,13 @@ from nonchalant.model import (
     Request,
     Sealed,
     Slot,
+    SlotKind,
     State,
     Stranger,
     Transaction,
     TxId,
     View,
+    Wanted,
     Wei,
 )
 from nonchalant.wishes import Wish
@@ -239,12 +241,51 @@ class Filter:
     limit: int = 50
 
 
+@dataclass(frozen=True, slots=True)
+class FirstOpen:
+    """The lowest nonce of a lane that no block is known to have executed."""
+
+    nonce: int
+    kind: SlotKind
+    tx_id: TxId | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How a live transaction stands among the others of its lane."""
+
+    ahead: int | None = None  # queued ones that go before it, counted up to a limit; None: it is not in the line
+    wanted: Wanted = Wanted.PAYLOAD  # at its slot
+    payload_version: int | None = None  # which should run there, 0 for none; None: it has no slot
+    first: FirstOpen | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """A nonce that is kept for somebody outside; who that is stays secret."""
+
+    nonce: int
+    deadline: Millis
+    hash: Hash | None  # what its holder says he signed, last
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWish:
+    """Something that waits for the lane's owner."""
+
+    kind: str
+    tx_id: TxId | None
+    made_at: Millis
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneSummary:
     record: LaneRecord
     control: Control
     states: Mapping[State, int]  # live ones only
     slots: Mapping[str, int]  # unsettled ones, by kind
+    reservations: Sequence[Reserved] = ()  # those whose nonce is not final
+    wishes: Sequence[OpenWish] = ()  # the oldest open ones
     owner: str | None
     epoch: int
     expires_at: Millis
@@ -338,6 +379,9 @@ class Store(Protocol):
     async def transaction(self, tx_id: TxId) -> Transaction | None: ...
 
     async def transactions(self, filter: Filter) -> Sequence[Transaction]: ...
+
+    async def standings(self, transactions: Sequence[Transaction], *, limit: int) -> Mapping[TxId, Standing]:
+        """How the live ones of these stand; a line is counted to one more than `limit`."""
 
     async def attempts(self, tx_ids: Sequence[TxId]) -> Mapping[TxId, Sequence[Attempt]]: ...
 

@@ -19,13 +19,11 @@ from nonchalant.model import (
     Millis,
     OnSuperseded,
     Payload,
-    Receipt,
     Speed,
     State,
     Transaction,
-    Wei,
 )
-from nonchalant.ports import LaneSummary
+from nonchalant.waiting_for import NOTHING_KNOWN, Situation, why
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -52,6 +50,11 @@ class AttentionView(msgspec.Struct, frozen=True, kw_only=True):
     since: str
 
 
+class BlockView(msgspec.Struct, frozen=True, kw_only=True):
+    number: int
+    hash: str
+
+
 class ReceiptView(msgspec.Struct, frozen=True, kw_only=True):
     """`cost` is all that was paid for gas, in wei."""
 
@@ -64,6 +67,8 @@ class ReceiptView(msgspec.Struct, frozen=True, kw_only=True):
     l1_fee: str
     cost: str
     contract: str | None
+    confirmations: list[BlockView] | None
+    fork: bool
 
 
 class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,6 +130,8 @@ class TransactionView(msgspec.Struct, frozen=True, kw_only=True, rename={"sender
     receipt: ReceiptView | None
     outcome: OutcomeView | None
     failure: str | None
+    wanted: str | None
+    waiting: str | None
     held: bool
     attention: AttentionView | None
     idempotency_key: str | None
@@ -159,36 +166,6 @@ class EventsView(msgspec.Struct, frozen=True, kw_only=True):
     events: list[EventView]
 
 
-class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
-    """Who works the lane; `owner` null: nobody now."""
-
-    owner: str | None
-    epoch: int
-    expires_at: str | None
-
-
-class LaneView(msgspec.Struct, frozen=True, kw_only=True):
-    """One account on one chain; what this node does not know now is null (`window`: no longer configured here)."""
-
-    chain_id: int
-    address: str
-    next_nonce: int | None
-    settled_below: int
-    quarantined_below: int | None
-    window: int | None
-    in_flight: int | None
-    transactions: dict[str, int]
-    slots: dict[str, int]
-    balance: str | None
-    head: int | None
-    lease: LeaseView
-    attention: AttentionView | None
-
-
-class LanesView(msgspec.Struct, frozen=True, kw_only=True):
-    lanes: list[LaneView]
-
-
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An RFC 9457 problem document; `code` is stable, `field` names what to correct, `tx` the transaction it is about."""
 
@@ -201,7 +178,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tx: str | None = None
 
 
-def show_transaction(tx: Transaction, attempts: Sequence[Attempt]) -> TransactionView:
+def show_transaction(
+    tx: Transaction, attempts: Sequence[Attempt], around: Situation = NOTHING_KNOWN
+) -> TransactionView:
+    wanted = None if around.standing is None or tx.nonce is None else around.standing.wanted.value
     return TransactionView(
         id=tx.id,
         state=tx.state,
@@ -223,41 +203,18 @@ def show_transaction(tx: Transaction, attempts: Sequence[Attempt]) -> Transactio
         nonce=tx.nonce,
         hash=tx.hash,
         attempts=[_attempt(attempt) for attempt in attempts],
-        receipt=_receipt(tx.receipt),
+        receipt=_receipt(tx, around),
         outcome=None if tx.live else _outcome(tx, attempts),
         failure=tx.failure,
+        wanted=wanted if tx.live else None,
+        waiting=why(tx, attempts, around),
         held=tx.held,
-        attention=_attention(tx.attention),
+        attention=show_attention(tx.attention),
         idempotency_key=tx.idempotency_key,
         metadata=None if tx.metadata is None else dict(tx.metadata),
         version=tx.version,
         created_at=show_time(tx.created_at),
         updated_at=show_time(tx.updated_at),
-    )
-
-
-def show_lane(
-    summary: LaneSummary, *, window: int | None, in_flight: int | None, balance: Wei | None, head: int | None
-) -> LaneView:
-    record = summary.record
-    return LaneView(
-        chain_id=record.key.chain_id,
-        address=checksum(record.key.address),
-        next_nonce=record.next_nonce,
-        settled_below=record.settled_below,
-        quarantined_below=record.quarantined_below,
-        window=window,
-        in_flight=in_flight,
-        transactions={state.value: count for state, count in summary.states.items()},
-        slots=dict(summary.slots),
-        balance=None if balance is None else str(balance),
-        head=head,
-        lease=LeaseView(
-            owner=summary.owner,
-            epoch=summary.epoch,
-            expires_at=None if summary.owner is None else show_time(summary.expires_at),
-        ),
-        attention=_attention(record.attention),
     )
 
 
@@ -339,9 +296,11 @@ def _attempt(attempt: Attempt) -> AttemptView:
     )
 
 
-def _receipt(receipt: Receipt | None) -> ReceiptView | None:
+def _receipt(tx: Transaction, around: Situation) -> ReceiptView | None:
+    receipt = tx.receipt
     if receipt is None:
         return None
+    above = around.above
     return ReceiptView(
         hash=receipt.hash,
         block_number=receipt.block.number,
@@ -352,6 +311,8 @@ def _receipt(receipt: Receipt | None) -> ReceiptView | None:
         l1_fee=str(receipt.l1_fee),
         cost=str(receipt.cost),
         contract=_address(receipt.contract),
+        confirmations=None if above is None else [BlockView(number=one.number, hash=one.hash) for one in above],
+        fork=tx.forked,
     )
 
 
@@ -363,7 +324,7 @@ def _fees(fees: Speed | Fees) -> FeesView:
     return FeesView(max_fee_per_gas=str(fees.max_fee), max_priority_fee_per_gas=str(fees.priority))
 
 
-def _attention(attention: Attention | None) -> AttentionView | None:
+def show_attention(attention: Attention | None) -> AttentionView | None:
     if attention is None:
         return None
     return AttentionView(code=attention.code, reason=attention.reason, since=show_time(attention.since))

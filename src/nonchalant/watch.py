@@ -84,6 +84,11 @@ class Follower:
     def started(self) -> bool:
         return self._head is not None and self._caught_up
 
+    @property
+    def hears_nobody(self) -> bool:
+        """Whether no endpoint answered when they were last asked."""
+        return not self._views
+
     def sit_down(self, desk: Desk) -> None:
         """Tell this desk of everything that happens to its lane from now on."""
         self._desks[desk.key] = desk

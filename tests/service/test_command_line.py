@@ -212,7 +212,7 @@ def test_waiting_ends_and_the_transaction_goes_on(node: Dev) -> None:
 
 def test_nobody_waits_for_a_held_transaction() -> None:
     held = {"id": "tx", "state": "queued", "held": True, "version": 1}
-    assert Client("http://127.0.0.1:1").follow(held, None, lambda _: None) == held
+    assert Client("http://127.0.0.1:1").follow(held, None, lambda _now, *, explain: None) == held
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,15 @@ def test_nobody_waits_for_a_held_transaction() -> None:
         (["send", "--to", RECIPIENT, "--colour", "red"], 2, "No such option"),
         (["send"], 1, "to: missing"),
         (["tx", "show", "nope"], 1, "there is no transaction 'nope'"),
-        (["tx", "cancel", "nope"], 2, "No such command"),
+        (["tx", "undo", "nope"], 2, "No such command"),
+        (["tx", "cancel", "nope"], 1, "there is no transaction nope (not_found)"),
+        (["tx", "replace", "nope", "--to", "0x12"], 1, "there is no transaction 'nope'"),
+        (["tx", "bump", "nope", "--max-fee", "5dollars"], 2, "unknown unit"),
+        (["tx", "hold"], 2, "Missing argument"),
+        (["send", "--to", RECIPIENT, "--valid-until", "2020-01-01T00:00:00Z"], 1, "valid_until: has passed already"),
+        (["send", "--to", RECIPIENT, "--valid-until", "tomorrow"], 1, "valid_until: expected a time"),
+        (["send", "--to", RECIPIENT, "--confirmations", "0"], 2, "--confirmations"),
+        (["send", "--to", RECIPIENT, "--max-fee", "1gwei"], 1, "fees: expected one of"),
         (["lane", "show", "0x12"], 2, "no such account"),
         (["lane", "show", "0x12", "--chain", "1"], 1, "40 hex digits"),
         (["send", "--to", RECIPIENT, "--url", "ftp://x"], 1, "must look like http"),

@@ -19,6 +19,11 @@ from tests.service.conftest import CHECKSUMMED, OTHER, SENDER, SETTINGS, Running
 BODY = {"chain_id": 31337, "from": SENDER, "to": OTHER, "value": "1000"}
 
 
+def kept(shown: dict[str, object]) -> dict[str, object]:
+    """Without the sentence, which also tells of others."""
+    return {name: value for name, value in shown.items() if name != "waiting"}
+
+
 async def test_a_transaction_is_accepted_and_found_again(service: Running) -> None:
     status, accepted, headers = await service.post(
         {
@@ -40,14 +45,15 @@ async def test_a_transaction_is_accepted_and_found_again(service: Running) -> No
     assert (accepted["fees"], accepted["idempotency_key"]) == ({"speed": "standard"}, "one")
     assert (accepted["nonce"], accepted["hash"], accepted["attempts"], accepted["receipt"]) == (None, None, [], None)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", accepted["created_at"])
-    assert (await service.get(f"/v1/transactions/{accepted['id']}"))[:2] == (200, accepted)
+    status, found, _ = await service.get(f"/v1/transactions/{accepted['id']}")
+    assert (status, kept(found)) == (200, kept(accepted))
 
 
 async def test_a_repeated_key_answers_the_same_transaction(service: Running) -> None:
     _, first, headers = await service.post(BODY, headers={"Idempotency-Key": "k"})
     assert "Idempotency-Replayed" not in headers
     status, second, headers = await service.post({**BODY, "value": "0x3e8"}, headers={"Idempotency-Key": "k"})
-    assert (status, second) == (202, first)
+    assert (status, kept(second)) == (202, kept(first))
     assert headers["Idempotency-Replayed"] == "true"
     assert len((await service.get("/v1/transactions"))[1]["transactions"]) == 1
 
@@ -252,7 +258,7 @@ async def test_waiting_answers_when_the_time_is_over(service: Running) -> None:
     status, shown, _ = await service.get(f"/v1/transactions/{tx['id']}?wait=0.2")
     assert (status, shown["state"]) == (200, "queued")
     status, shown, _ = await service.get(f"/v1/transactions/{tx['id']}?wait=60&after={tx['version'] - 1}")
-    assert (status, shown) == (200, tx)
+    assert (status, kept(shown)) == (200, kept(tx))
 
 
 async def test_stopping_answers_those_who_wait(service: Running) -> None:

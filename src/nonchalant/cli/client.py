@@ -6,8 +6,8 @@ import contextlib
 import http.client
 import json
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
 from nonchalant.errors import BadSettings, NonchalantError
@@ -15,10 +15,14 @@ from nonchalant.model import LIVE_STATES
 
 DEFAULT_URL: Final = "http://127.0.0.1:8645"
 ANSWER_SECONDS: Final = 30.0  # beyond what a call was asked to wait
-LONG_POLL: Final = 20.0
+LONG_POLL: Final = 10.0
 RETRY_SECONDS: Final = 0.5
 
 Shown = dict[str, Any]
+
+
+class Tell(Protocol):
+    def __call__(self, now: Shown, /, *, explain: bool) -> None: ...
 
 
 class ServiceUnreachable(NonchalantError):
@@ -83,10 +87,10 @@ class Client:
             )
             raise ServiceUnreachable(f"{error}; it may have accepted the transaction: {advice}") from None
 
-    def follow(self, tx: Shown, seconds: float | None, tell: Callable[[Shown], None]) -> Shown:
-        """The transaction once it has ended or is held, or as it was after so many seconds; `tell` gets each change.
+    def follow(self, tx: Shown, seconds: float | None, tell: Tell) -> Shown:
+        """The transaction once it has ended or is held, or as it was after so many seconds.
 
-        A service that is away is waited for: what it accepted goes on when it is back.
+        `tell` gets each change, and now and then what has not changed, to be explained. A service that is away is waited for: what it accepted goes on when it is back.
         """
         clock = time.monotonic  # noqa: TID251 (a person waits here; nothing else is decided by it)
         deadline = None if seconds is None else clock() + seconds
@@ -106,8 +110,7 @@ class Client:
                 time.sleep(RETRY_SECONDS)  # noqa: TID251 (as above)
                 continue
             away = False
-            if now["version"] != tx["version"]:
-                tell(now)
+            tell(now, explain=now["version"] == tx["version"])
             tx = now
         return tx
 

@@ -8,6 +8,7 @@ import typer
 
 from nonchalant.amounts import format_wei
 from nonchalant.cli.client import DEFAULT_URL, Client, Shown
+from nonchalant.cli.details import show_details
 from nonchalant.cli.options import (
     Abi,
     AsJson,
@@ -15,6 +16,7 @@ from nonchalant.cli.options import (
     Data,
     Gas,
     GasPrice,
+    Id,
     MaxFee,
     MaxPriorityFee,
     PayTo,
@@ -32,12 +34,14 @@ from nonchalant.cli.terminal import (
     say,
     short,
     show,
-    show_fields,
     show_json,
     show_table,
 )
-from nonchalant.cli.watching import fees_in_words, watch_until_the_end
+from nonchalant.cli.watching import watch_until_the_end
 from nonchalant.model import OnSuperseded, State
+
+# What a live transaction's state does not say.
+MARKS = {"cancel": " cancelling", "expiry": " expiring", "nothing": " giving up"}
 
 tx = typer.Typer(
     help="Transactions: list, show, watch, cancel, bump, replace, hold, release.",
@@ -157,88 +161,30 @@ def list_(
 
 
 @tx.command("show")
-def show_one(
-    tx_id: Annotated[str, typer.Argument(metavar="ID")], url: Url = DEFAULT_URL, as_json: AsJson = False
-) -> None:
+def show_one(tx_id: Id, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
     """Show one transaction with its attempts and its history."""
     client = Client(url)
     shown = client.transaction(tx_id)
     if as_json:
         show_json(shown)
         return
-    receipt, attention = shown["receipt"], shown["attention"]
-    show_fields(
-        [
-            ("id", shown["id"]),
-            ("state", shown["state"] + (" (held)" if shown["held"] else "")),
-            ("failure", shown["failure"]),
-            (
-                "attention",
-                attention and f"{attention['reason']} ({attention['code']}, since {moment(attention['since'])})",
-            ),
-            ("chain", str(shown["chain_id"])),
-            ("from", shown["from"]),
-            ("to", shown["to"] or "(creates a contract)"),
-            ("value", format_wei(int(shown["value"]))),
-            ("data", None if shown["data"] == "0x" else short(shown["data"], keep=66)),
-            ("gas limit", None if shown["gas"] is None else str(shown["gas"])),
-            ("version", None if shown["payload_version"] == 1 else str(shown["payload_version"])),
-            ("fees", fees_in_words(shown["fees"])),
-            ("priority", str(shown["priority"])),
-            ("valid until", shown["valid_until"]),
-            ("superseded", shown["on_superseded"]),
-            ("nonce", None if shown["nonce"] is None else str(shown["nonce"])),
-            ("hash", shown["hash"]),
-            ("block", receipt and f"{receipt['block_number']} ({receipt['block_hash']})"),
-            ("cost", receipt and f"{format_wei(int(receipt['cost']))} for {receipt['gas_used']} gas"),
-            ("contract", receipt and receipt["contract"]),
-            ("key", shown["idempotency_key"]),
-            ("metadata", None if shown["metadata"] is None else str(shown["metadata"])),
-            ("accepted", moment(shown["created_at"]) + " UTC"),
-        ]
-    )
-    if shown["attempts"]:
-        show()
-        show_table(
-            ("attempt", "nonce", "fees", "gas", "sent (UTC)", "nodes said", "hash"),
-            [
-                (
-                    a["kind"],
-                    str(a["nonce"]),
-                    fees_in_words(a["fees"]),
-                    str(a["gas"]),
-                    moment(a["sent_at"]),
-                    a["answer"] or "",
-                    a["hash"],
-                )
-                for a in shown["attempts"]
-            ],
-        )
-    events = client.get(f"/v1/transactions/{shown['id']}/events")["events"]
-    show()
-    show_table(
-        ("at (UTC)", "event", ""),
-        [
-            (moment(e["at"]), e["kind"], ", ".join(f"{name} {value}" for name, value in e["data"].items()))
-            for e in events
-        ],
-    )
+    show_details(shown, client.get(f"/v1/transactions/{shown['id']}/events")["events"])
 
 
 @tx.command()
 def watch(
-    tx_id: Annotated[str, typer.Argument(metavar="ID")],
+    tx_id: Id,
     timeout: Annotated[float | None, typer.Option(min=0, help="Seconds to stay at most.", show_default=False)] = None,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
     """Show a transaction's way until it is confirmed (exit code 0) or ends otherwise (1)."""
     client = Client(url)
-    watch_until_the_end(client, client.transaction(tx_id), timeout, as_json=as_json)
+    watch_until_the_end(client, client.transaction(tx_id), timeout, as_json=as_json, explain=True)
 
 
 def _row(shown: Shown) -> tuple[str, ...]:
-    marks = (" held" if shown["held"] else "") + (" !" if shown["attention"] else "")
+    marks = (" held" if shown["held"] else "") + MARKS.get(shown["wanted"], "") + (" !" if shown["attention"] else "")
     return (
         shown["id"],
         shown["state"] + marks,

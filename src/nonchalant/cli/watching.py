@@ -11,26 +11,38 @@ from nonchalant.model import LIVE_STATES, State
 
 
 def watch_until_the_end(
-    client: Client, shown: Shown, timeout: float | None, *, as_json: bool, wanted: State = State.CONFIRMED
+    client: Client,
+    shown: Shown,
+    timeout: float | None,
+    *,
+    as_json: bool,
+    explain: bool = False,
+    wanted: State = State.CONFIRMED,
 ) -> None:
-    """Tell its way until it has ended, is held, or the time is over; exit code 1 unless it ended as wanted."""
+    """Tell its way until it has ended, is held, or the time is over; exit code 1 unless it ended as wanted.
+
+    Why it waits is told when nothing happens for a while, and at once to those who want it explained.
+    """
     told: dict[str, object] = {}
 
-    def tell(now: Shown) -> None:
-        for line, style in _news(now, told):
+    def tell(now: Shown, *, explain: bool) -> None:
+        for line, style in _news(now, told, explain=explain):
             show(plain(line), style)
 
+    def mute(_now: Shown, *, explain: bool) -> None:
+        pass
+
     if not as_json:
-        tell(shown)
+        tell(shown, explain=explain)
     try:
-        end = client.follow(shown, timeout, (lambda _: None) if as_json else tell)
+        end = client.follow(shown, timeout, mute if as_json else tell)
     except KeyboardInterrupt:
         say(f"it goes on without you; see `nonchalant tx watch {shown['id']}`", style="dim")
         raise typer.Exit(130) from None
     if as_json:
         show_json(end)
     if end["held"]:
-        say(f"it is held and does not go on by itself; see `nonchalant tx show {end['id']}`", "yellow")
+        say(f"it does not go on by itself; `nonchalant tx release {end['id']}` lets it go", "yellow")
     elif end["state"] in LIVE_STATES:
         say(
             f"still {end['state']} after {timeout:g} s; it goes on by itself, see `nonchalant tx watch {end['id']}`",
@@ -40,7 +52,7 @@ def watch_until_the_end(
         raise typer.Exit(1)
 
 
-def _news(now: Shown, told: dict[str, object]) -> list[tuple[str, str | None]]:
+def _news(now: Shown, told: dict[str, object], *, explain: bool) -> list[tuple[str, str | None]]:
     """What has changed since the last time, as lines; `told` remembers."""
     lines: list[tuple[str, str | None]] = []
     if told.get("state") != (now["state"], now["hash"]):
@@ -52,9 +64,12 @@ def _news(now: Shown, told: dict[str, object]) -> list[tuple[str, str | None]]:
             )
         )
     attention = now["attention"]
-    if attention is not None and told.get("attention") != attention["reason"]:
+    if attention is not None and not now["held"] and told.get("attention") != attention["reason"]:
         lines.append((f"          needs attention: {attention['reason']}", "yellow"))
     told["attention"] = attention and attention["reason"]
+    if (explain or now["held"]) and now["waiting"] is not None and told.get("why") != now["waiting"]:
+        told["why"] = now["waiting"]
+        lines.append((f"          {now['waiting']}", "yellow" if now["held"] else "dim"))
     return lines
 
 
@@ -74,12 +89,3 @@ def _what(now: Shown) -> str:
             return f"block {receipt['block_number']}  cost {format_wei(int(receipt['cost']))}  {now['hash']}{why}"
         case _:
             return str(now["failure"] or "")
-
-
-def fees_in_words(fees: dict[str, str]) -> str:
-    if "speed" in fees:
-        return fees["speed"]
-    if "gas_price" in fees:
-        return f"{format_wei(int(fees['gas_price']))} a gas"
-    most, tip = int(fees["max_fee_per_gas"]), int(fees["max_priority_fee_per_gas"])
-    return f"up to {format_wei(most)} a gas, tip {format_wei(tip)}"

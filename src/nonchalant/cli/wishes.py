@@ -48,7 +48,7 @@ def cancel(
         return
     _tell(shown, as_json=as_json)
     if shown["state"] in LIVE_STATES and not as_json:
-        say(f"it is a race at its nonce; `nonchalant tx watch {shown['id']}` shows who wins", style="dim")
+        say(f"whichever is executed first counts; `nonchalant tx watch {shown['id']}` shows it", style="dim")
 
 
 def bump(
@@ -117,8 +117,8 @@ def _tell(shown: Shown, *, as_json: bool) -> None:
         return
     held = " (held)" if shown["held"] else ""
     show(f"{shown['id']}  {shown['state']}{held}", STATE_STYLES.get(shown["state"]))
-    if shown["attention"] is not None:
-        show(f"  {plain(shown['attention']['reason'])}")
+    if shown["waiting"] is not None:
+        show(f"  {plain(shown['waiting'])}")
 
 
 def _given(**fields: Any) -> dict[str, Any]:

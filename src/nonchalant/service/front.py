@@ -12,26 +12,15 @@ import msgspec
 from nonchalant.asking import Asking
 from nonchalant.bodies import Body
 from nonchalant.config import AccountSettings, Settings
-from nonchalant.model import LaneKey, Request, Transaction, TxId, Wei
+from nonchalant.lane_views import LiveLane
+from nonchalant.model import LaneKey, Request, Transaction, TxId
 from nonchalant.ports import Store
 from nonchalant.service.http import Answer, Call
 from nonchalant.service.problems import Busy
+from nonchalant.waiting_for import Situation
 
 TEXT: Final[Mapping[str, Any]] = {"type": "string"}
 WHOLE: Final[Mapping[str, Any]] = {"type": "integer", "minimum": 0}
-
-
-class LiveLane(Protocol):
-    """What a node knows of a lane beside the store; None: not now."""
-
-    @property
-    def balance(self) -> Wei | None: ...
-    @property
-    def in_flight(self) -> int | None: ...
-    @property
-    def window(self) -> int: ...
-    @property
-    def head(self) -> int | None: ...
 
 
 class Node(Protocol):
@@ -55,6 +44,8 @@ class Node(Protocol):
         """Returns when the transaction may have changed, at the latest after so many seconds."""
 
     async def lane_view(self, key: LaneKey) -> LiveLane: ...
+
+    async def situations(self, transactions: Sequence[Transaction]) -> Mapping[TxId, Situation]: ...
 
     def ready(self) -> tuple[bool, str]: ...
 

@@ -6,10 +6,10 @@ import asyncio
 from typing import Final
 
 from nonchalant.errors import NotFound
+from nonchalant.lane_views import LanesView, LaneView, LiveLane, show_lane
 from nonchalant.ports import LaneSummary
 from nonchalant.service.front import Front
 from nonchalant.service.http import Answer, Call
-from nonchalant.views import LanesView, LaneView, show_lane
 from nonchalant.wire import parse_lane
 
 # A lane is shown without its balance when its chain does not answer by then.
@@ -37,14 +37,14 @@ async def get_lane(front: Front, call: Call) -> Answer:
 
 async def _lane(front: Front, summary: LaneSummary) -> LaneView:
     key = summary.record.key
-    nothing_open = None if summary.slots else 0
     account = front.node.known_lanes.get(key)
     if account is None:  # it was configured once
-        return show_lane(summary, window=None, in_flight=nothing_open, balance=None, head=None)
+        return show_lane(summary, None)
     try:
         async with asyncio.timeout(LANE_PATIENCE):
-            now = await front.node.lane_view(key)
+            return show_lane(summary, await front.node.lane_view(key))
     except TimeoutError:
-        return show_lane(summary, window=account.window, in_flight=nothing_open, balance=None, head=None)
-    in_flight = nothing_open if now.in_flight is None else now.in_flight
-    return show_lane(summary, window=now.window, in_flight=in_flight, balance=now.balance, head=now.head)
+        return show_lane(
+            summary,
+            LiveLane(window=account.window, window_limit=account.window, mode=account.mode, shared=account.shared),
+        )

@@ -8,11 +8,12 @@ from typing import Any, Final
 import msgspec
 
 from nonchalant.bodies import BumpBody, NothingBody, ReasonBody, ReplaceBody, TransactionBody
+from nonchalant.lane_views import LanesView, LaneView
 from nonchalant.service import lanes, transactions
 from nonchalant.service.front import TEXT, WHOLE, Front, Parameter, Route
 from nonchalant.service.http import Answer, Call
 from nonchalant.service.problems import NotReady
-from nonchalant.views import EventsView, LanesView, LaneView, TransactionsView, TransactionView
+from nonchalant.views import EventsView, TransactionsView, TransactionView
 from nonchalant.wire import FILTERS
 
 

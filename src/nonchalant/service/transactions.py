@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Final
 
 from nonchalant.errors import BadRequest, NotFound
@@ -11,6 +12,7 @@ from nonchalant.model import Transaction, TxId
 from nonchalant.service.front import Front
 from nonchalant.service.http import Answer, Call, Gone
 from nonchalant.views import EventsView, TransactionsView, TransactionView, show_event, show_transaction
+from nonchalant.waiting_for import NOTHING_KNOWN
 from nonchalant.wire import (
     parse_bump,
     parse_filter,
@@ -63,9 +65,14 @@ async def list_transactions(front: Front, call: Call) -> Answer:
     store = front.node.store
     found = await store.transactions(wanted)
     attempts = await store.attempts([tx.id for tx in found])
+    around = await front.node.situations(found)
     return Answer(
         TransactionsView(
-            transactions=[show_transaction(tx, attempts.get(tx.id, ())) for tx in found],
+            transactions=[
+                # Without the blocks above each: a page would be megabytes of them.
+                show_transaction(tx, attempts.get(tx.id, ()), replace(around.get(tx.id, NOTHING_KNOWN), above=None))
+                for tx in found
+            ],
             next_cursor=str(found[-1].place) if len(found) == wanted.limit else None,
         )
     )
@@ -153,7 +160,8 @@ async def _moved(front: Front, call: Call, tx: Transaction, after: int | None, p
 
 async def _shown(front: Front, tx: Transaction) -> TransactionView:
     attempts = await front.node.store.attempts([tx.id])
-    return show_transaction(tx, attempts.get(tx.id, ()))
+    around = await front.node.situations([tx])
+    return show_transaction(tx, attempts.get(tx.id, ()), around.get(tx.id, NOTHING_KNOWN))
 
 
 def _seconds(text: str) -> float:

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -47,15 +48,19 @@ from nonchalant.ports import (
     Duplicate,
     Entropy,
     Filter,
+    FirstOpen,
     KeyTaken,
     LaneSummary,
     LaneWork,
     Loaded,
     NoRoom,
     Offload,
+    OpenWish,
     Orders,
     Overdue,
     Removed,
+    Reserved,
+    Standing,
     Wished,
 )
 from nonchalant.store import migrations, queries, retention, rows
@@ -72,8 +77,9 @@ BUSY_SECONDS = 5.0
 # The depth of a lane that takes nothing new.
 CLOSED = -1
 
-# Wishes an owner reads in one go.
+# Wishes an owner reads in one go, and those that whoever looks at the lane is shown.
 WISHES_AT_ONCE = 500
+WISHES_SHOWN = 100
 
 
 class SqliteStore:
@@ -519,6 +525,33 @@ class SqliteStore:
 
         return await self._read(act)
 
+    async def standings(self, transactions: Sequence[Transaction], *, limit: int) -> Mapping[TxId, Standing]:
+        def act() -> dict[TxId, Standing]:
+            live = [tx for tx in transactions if tx.live]
+            first = {lane: self._first_open(lane) for lane in {tx.lane for tx in live}}
+            return {tx.id: replace(self._standing(tx, limit), first=first[tx.lane]) for tx in live}
+
+        return await self._read(act)
+
+    def _first_open(self, lane: LaneKey) -> FirstOpen | None:
+        found = self._all("first_open_slot", **lane._asdict())
+        return FirstOpen(found[0]["nonce"], SlotKind(found[0]["kind"]), found[0]["tx_id"]) if found else None
+
+    def _standing(self, tx: Transaction, limit: int) -> Standing:
+        if tx.state is State.QUEUED:
+            if tx.held:
+                return Standing()
+            [counted] = self._all(
+                "queued_ahead", **tx.lane._asdict(), priority=tx.priority, place=tx.place, limit=limit + 1
+            )
+            return Standing(ahead=counted["n"])
+        found = self._all("slot_of_transaction", tx_id=tx.id)
+        return (
+            Standing(wanted=Wanted(found[0]["wanted"]), payload_version=found[0]["payload_version"])
+            if found
+            else Standing()
+        )
+
     async def attempts(self, tx_ids: Sequence[TxId]) -> Mapping[TxId, Sequence[Attempt]]:
         return await self._read(
             lambda: {tx_id: [rows.attempt(row) for row in self._all("attempts", tx_id=tx_id)] for tx_id in tx_ids}
@@ -594,6 +627,14 @@ class SqliteStore:
             control=rows.control(row),
             states={State(found["state"]): found["n"] for found in self._all("live_states", **lane)},
             slots={found["kind"]: found["n"] for found in self._all("live_slots", **lane)},
+            reservations=[
+                Reserved(found["nonce"], found["deadline"], found["hash"])
+                for found in self._all("reservations", **lane)
+            ],
+            wishes=[
+                OpenWish(found["kind"], found["tx_id"], found["made_at"])
+                for found in self._all("open_wishes", **lane, limit=WISHES_SHOWN)
+            ],
             owner=row["owner"] if row["expires_at"] > self._clock.now() else None,
             epoch=row["epoch"],
             expires_at=row["expires_at"],

@@ -398,6 +398,30 @@ SELECT * FROM transactions WHERE TRUE
     AND place < :before
 ORDER BY place DESC LIMIT :limit;
 
+-- queued_ahead --
+-- How many go before it, counted to a limit: whoever looks must not walk a whole queue.
+SELECT count(*) AS n FROM (
+    SELECT 1 FROM transactions INDEXED BY transactions_to_assign
+    WHERE chain_id = :chain_id AND address = :address AND state = 'queued' AND held = 0 AND priority > :priority
+    UNION ALL
+    SELECT 1 FROM transactions INDEXED BY transactions_to_assign
+    WHERE chain_id = :chain_id AND address = :address AND state = 'queued' AND held = 0
+        AND priority = :priority AND place < :place
+    LIMIT :limit
+);
+
+-- slot_of_transaction --
+SELECT wanted, payload_version FROM slots INDEXED BY one_live_slot_a_transaction
+WHERE tx_id = :tx_id AND settled = 0;
+
+-- first_open_slot --
+-- The lowest nonce that no block is known to have executed.
+SELECT slots.nonce, slots.kind, slots.tx_id FROM slots INDEXED BY slots_unsettled
+LEFT JOIN transactions ON transactions.id = slots.tx_id
+WHERE slots.chain_id = :chain_id AND slots.address = :address AND slots.settled = 0
+    AND slots.receipt IS NULL AND transactions.receipt IS NULL
+ORDER BY slots.nonce LIMIT 1;
+
 -- attempts --
 SELECT * FROM attempts WHERE tx_id = :tx_id ORDER BY rowid;
 
@@ -427,3 +451,15 @@ GROUP BY state;
 SELECT kind, count(*) AS n FROM slots INDEXED BY slots_unsettled
 WHERE chain_id = :chain_id AND address = :address AND settled = 0
 GROUP BY kind;
+
+-- reservations --
+-- Nonces kept for others, with what their holder last said to have signed.
+SELECT slots.nonce, slots.deadline, (
+    SELECT hash FROM attempts INDEXED BY attempts_of_a_slot
+    WHERE attempts.chain_id = slots.chain_id AND attempts.address = slots.address AND attempts.nonce = slots.nonce
+        AND kind = 'outside'
+    ORDER BY attempts.rowid DESC LIMIT 1
+) AS hash
+FROM slots INDEXED BY slots_unsettled
+WHERE chain_id = :chain_id AND address = :address AND settled = 0 AND holder IS NOT NULL AND kind = 'reservation'
+ORDER BY nonce;
