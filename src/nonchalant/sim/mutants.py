@@ -29,6 +29,7 @@ from nonchalant.model import (
     Transaction,
     TxId,
     View,
+    Wanted,
 )
 from nonchalant.policy import NEVER_SENT
 from nonchalant.proof import Search
@@ -291,6 +292,20 @@ def _bump_below_replacement_step() -> Iterator[None]:
         return Fees(previous.max_fee * 104 // 100 + 1, None if tip is None else tip * 104 // 100 + 1)
 
     with _instead(fees, "replacement_floor", replacement_floor):
+        yield
+
+
+@_mutant("cancel-resends-the-original-after-a-reorg")
+def _cancel_resends_the_original() -> Iterator[None]:
+    def reorged(desk: Desk, work: Work, slot: Slot) -> Slot:
+        opened, tx = rule(desk, work, slot), desk.lane.transaction_of(slot)
+        if tx is not None and opened.wanted is Wanted.CANCEL:
+            opened = replace(opened, wanted=Wanted.PAYLOAD, payload_version=tx.payload_version)
+            work.slot(opened)
+        return opened
+
+    rule = watch._reorged  # noqa: SLF001
+    with _instead(watch, "_reorged", reorged):
         yield
 
 

@@ -313,7 +313,8 @@ class Checker:
         for known in mine:
             if known.nonce >= consumed and self._facts.is_known(known):
                 self._report("P3", f"{name} is queued again, and its nonce {known.nonce} is not consumed at finality")
-        hashes = {known.hash for known in mine}
+        # What did nothing, and went with the commits that were lost, is no execution of it.
+        hashes = {known.hash for known in mine if known.version or self._facts.is_known(known)}
         ran = [one.hash for _, one in self._facts.canonical(tx.lane) if one.hash in hashes]
         if ran and not tx.held:
             self._report("P3", f"{name} is queued again, and {ran[0][2:8]} was executed")
