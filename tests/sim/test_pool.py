@@ -72,6 +72,8 @@ def test_an_account_with_delegated_code_may_hold_one() -> None:
     here, lenient = pool(GETH), pool(BESU)
     assert [here.offer(tx(nonce), ledger, BASE) for nonce in (5, 6)] == [None, No.DELEGATED]
     assert here.offer(tx(5, price=90, tip=9), ledger, BASE) is None, "replacing needs no room"
+    here.evict(ALICE, 5)
+    assert here.offer(tx(6), ledger, BASE) is No.DELEGATED, "nor one behind a gap"
     assert [lenient.offer(tx(nonce), ledger, BASE) for nonce in (5, 6)] == [None, None]
 
 

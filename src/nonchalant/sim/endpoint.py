@@ -100,6 +100,7 @@ class SimEndpoint:
         self.kept = 0  # how many blocks below its head it still has, once it prunes
         self.announce: Callable[[SimEndpoint, Sequence[SimTx]], None] = lambda _endpoint, _txs: None
         self.arrived: Arrival = lambda _endpoint, _tx, _verdict: None
+        self.reached: dict[Address, int] = {}  # the most that a head of its ever showed an account to have executed
         self._blocks = {block.hash: block for block in first.down()}
         self._loop = loop
         self._chance = chance
@@ -118,6 +119,8 @@ class SimEndpoint:
     def adopt(self, head: SimBlock, forgotten: frozenset[Hash] = frozenset()) -> None:
         """Make this the canonical head; what the old branch had goes back into the pool, if the client does that."""
         old, self.head = self.head, head
+        for address, account in head.ledger.accounts.items():
+            self.reached[address] = max(account.count, self.reached.get(address, 0))
         for block in head.down():
             if block.hash in self._blocks:
                 break

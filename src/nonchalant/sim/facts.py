@@ -176,6 +176,10 @@ class Facts:
         chain = self.chains[lane.chain_id]
         return (chain.final if final else chain.head).ledger.account(lane.address).count
 
+    def reached(self, lane: LaneKey) -> int:
+        """The most that any endpoint ever showed the account to have executed, also on branches that are gone."""
+        return max(endpoint.reached.get(lane.address, 0) for endpoint in self.chains[lane.chain_id].endpoints)
+
     def canonical(self, lane: LaneKey) -> Iterator[tuple[SimBlock, SimTx]]:
         """Everything the account executed, newest first."""
         for block in self.chains[lane.chain_id].head.down():
@@ -185,7 +189,7 @@ class Facts:
 
     def is_used_by_others(self, lane: LaneKey) -> bool:
         return any(tx.order.label.startswith(FOREIGN) for _, tx in self.canonical(lane)) or any(
-            one.deed is Deed.AUTHORISED and one.address == lane.address
+            one.deed in (Deed.AUTHORISED, Deed.DELEGATED) and one.address == lane.address
             for block in self.chains[lane.chain_id].head.down()
             for one in block.happenings
         )

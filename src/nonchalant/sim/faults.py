@@ -485,6 +485,17 @@ def _authorise(faults: Faults, fault: Fault) -> None:
     faults.strike(fault)
 
 
+@_harm(Kind.DELEGATED)
+def _delegate(faults: Faults, fault: Fault) -> None:
+    chain = faults.chain(fault)
+    address = faults.address(fault, chain)
+    chain.happen(Happening(Deed.DELEGATED, address))
+    faults.strike(fault, address[:6])
+    # Half of them stay: one in flight must be enough to get everything done.
+    if fault.much < 0.5:
+        faults.later(fault.seconds, lambda: chain.happen(Happening(Deed.AUTHORISED, address)))
+
+
 @_harm(Kind.OUT_OF_FUNDS)
 def _impoverish(faults: Faults, fault: Fault) -> None:
     chain = faults.chain(fault)

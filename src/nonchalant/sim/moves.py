@@ -31,6 +31,7 @@ class Move(StrEnum):
     REPLACE_IN_FLIGHT = "replace_in_flight"
     HOLD = "hold"
     RELEASE = "release"
+    STRICT = "sent_in_strict_lane"
     PAUSE = "pause_lane"
     DRAIN = "drain_lane"
     RESUME = "resume_lane"

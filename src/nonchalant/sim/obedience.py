@@ -27,7 +27,7 @@ from nonchalant.model import (
     Wanted,
 )
 from nonchalant.sim import wire
-from nonchalant.sim.facts import Facts, short
+from nonchalant.sim.facts import Facts, Known, short
 from nonchalant.sim.loop import SimLoop
 from nonchalant.sim.moves import Move
 from nonchalant.sim.traffic import is_sound
@@ -54,6 +54,7 @@ class Obedience:
     def __init__(self, facts: Facts, report: Violations, loop: SimLoop) -> None:
         self.moves: Counter[Move] = Counter()
         self.now: Callable[[], Millis] = lambda: 0
+        self.strict: frozenset[LaneKey] = frozenset()
         self._facts = facts
         self._report = report
         self._loop = loop
@@ -151,7 +152,8 @@ class Obedience:
         if tx.state is State.EXPIRED and self._deadlines.get(tx.id, self.now() + 1) > self.now():
             self._report("P7", f"{name} is expired before its deadline")
         mine = self._facts.attempts_of(tx)
-        hashes = {known.hash for known in mine if known.version}
+        # What a lost commit did nobody can know who calls it off; that is what it was held for.
+        hashes = {known.hash for known in mine if known.version and self._facts.is_known(known)}
         ran = [one.hash for _, one in self._facts.canonical(tx.lane) if one.hash in hashes]
         if ran:
             self._report("P7", f"{name} is {tx.state}, and {ran[0][2:8]} was executed")
@@ -165,6 +167,8 @@ class Obedience:
         """Only what is wanted is sent by who knows that it is; an owner that has lost its lane may not know."""
         for raw in raws:
             known = self._facts.attempts.get(wire.hash_of(raw))
+            if known is not None and known.lane in self.strict:
+                self._check_strict(who, known)
             wants = self._wants.get((known.lane, known.nonce)) if known else None
             if known is None or wants is None or known.version == wants.version or known.tx_id is None:
                 continue
@@ -175,6 +179,13 @@ class Obedience:
                 self._report(
                     "P3", f"{who} sends payload {known.version} at {slot}, where {wanted} is wanted for {late:.0f} s"
                 )
+
+    def _check_strict(self, who: str, known: Known) -> None:
+        """One in flight: the next only after the one before was consumed, as far as any endpoint ever showed."""
+        self.moves[Move.STRICT] += 1
+        if self._facts.reached(known.lane) < known.nonce:
+            slot = f"nonce {known.nonce} of {short(known.lane)}"
+            self._report("P5", f"{who} sends {slot}, where nothing may overtake, before the one below was consumed")
 
     # how it goes on
 

@@ -144,7 +144,7 @@ class Pool:
             (self.flavour.wants_base_fee and tx.max_fee < base_fee, No.BELOW_BASE_FEE),
             (self._cost_with(held, tx) > account.balance, No.NO_FUNDS),
             (other is not None and not replaces(tx, other), No.REPLACEMENT),
-            (self._has_its_one(account, held) and other is None, No.DELEGATED),
+            (self._takes_one(account) and other is None and tx.nonce != account.count, No.DELEGATED),
             # The next one to be executed is always welcome, however many wait behind it.
             (other is None and len(held) >= self.limit and tx.nonce > account.count, No.TOO_MANY),
             (tx.nonce > gap and self.gapped is Gapped.REFUSED, No.GAPPED),
@@ -225,9 +225,9 @@ class Pool:
     def holds(self, tx_hash: Hash) -> bool:
         return any(tx.hash == tx_hash for tx in self.held())
 
-    def _has_its_one(self, account: Account, held: Mapping[int, SimTx]) -> bool:
-        """Whether it is an account with delegated code (EIP-7702) of which the pool holds one already."""
-        return account.delegated and bool(held) and No.DELEGATED in self.flavour.words
+    def _takes_one(self, account: Account) -> bool:
+        """Whether it is an account with delegated code (EIP-7702), of which only the next nonce is taken."""
+        return account.delegated and No.DELEGATED in self.flavour.words
 
     @staticmethod
     def _next_executable(held: Mapping[int, SimTx], count: int) -> int:

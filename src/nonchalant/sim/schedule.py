@@ -58,6 +58,7 @@ class Kind(StrEnum):
     FOREIGN = "foreign_transaction"
     FOREIGN_POOLED = "foreign_in_pools"
     AUTHORISED = "foreign_authorisation"
+    DELEGATED = "account_delegated"
     OUT_OF_FUNDS = "out_of_funds"
 
 

@@ -13,6 +13,7 @@ from nonchalant.sim.chain import Terrain
 from nonchalant.sim.chance import Chance
 from nonchalant.sim.endpoint import GWEI
 from nonchalant.sim.pool import FLAVOURS
+from nonchalant.windows import Pace
 
 BEGAN: Millis = 1_700_000_000_000
 LEASE_SECONDS = 10.0
@@ -70,6 +71,7 @@ def _chain_rules(chance: Chance, terrain: Terrain) -> ChainRules:
 def _lane_rules(chance: Chance, windows: Mapping[LaneKey, int], lane: LaneKey, terrain: Terrain) -> LaneRules:
     return LaneRules(
         window=windows[lane],
+        pace=Pace.STRICT if chance.random() < 0.12 else Pace.PIPELINED,
         unsettled=chance.choice([8, 4096, 4096]),
         batch=chance.choice([2, 100]),
         largest_window=max(windows.values()),

@@ -38,6 +38,7 @@ from nonchalant.sim.trace import Trace
 from nonchalant.sim.violations import BUG, Violation, Violations
 from nonchalant.sim.wire import SimSigner
 from nonchalant.store.witness import notice_restore
+from nonchalant.windows import Pace
 
 LEAST_SECONDS = 600.0
 BALANCE = 50 * 10**18
@@ -183,6 +184,8 @@ class World:
         self._over = self.loop.create_future()
         self._facts.chains = {chain.chain_id: chain for chain in self.chains}
         self._facts.opened(self._database)
+        strict = (lane for lane, rule in self._rules.lanes.items() if rule.pace is Pace.STRICT)
+        self._obedience.strict = frozenset(strict)
         self._report.at_the_first = self._break_off
         self._checker.now = self._obedience.now = self.clock.now
         self._checker.engine_of = lambda who: self._lives[who].engine
