@@ -34,7 +34,7 @@ CHUNK = 100
 async def broadcast(desk: Desk) -> bool:
     """Record what endpoints answered, then hand over what is due. True: something changed."""
     changed = await _record_answers(desk)
-    everybody, now = desk.chain.endpoints, desk.clock.now()
+    everybody, now = desk.chain.endpoints, desk.store_now()
     for slot in desk.lane.open_slots()[: desk.window]:
         newest = slot.newest
         # A holder of a reservation may keep its bytes to itself.
