@@ -410,13 +410,18 @@ def attention_codes() -> list[str]:
 
 
 def refused_wishes() -> list[str]:
-    """Every code with which an owner can refuse a wish."""
+    """Every code with which a wish can be refused, by the lane's owner or at once."""
     found: dict[str, None] = {}
     for module, call in calls():
-        if _called(call) != "Refusal" or not module.startswith("nonchalant.") or ".cli" in module:
+        if not module.startswith("nonchalant.") or ".cli" in module:
             continue
-        assert isinstance(call.args[0], ast.Constant), f"{module}:{call.lineno} refuses without a plain code"
-        found[str(call.args[0].value)] = None
+        match _called(call), call.args:
+            case "Refusal", [ast.Constant(value=code), *_]:
+                found[str(code)] = None
+            case "WishRefused", [_, ast.Constant(value=code), *_]:
+                found[str(code)] = None
+            case "Refusal", _:
+                raise ValueError(f"{module}:{call.lineno} refuses without a plain code")
     return sorted(found)
 
 

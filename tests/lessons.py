@@ -91,12 +91,10 @@ TABLE: Sequence[Lesson] = [
         (
             "reset-while-live",
             "Setting a nonce back by hand while bytes are in mempools gives out numbers that may still be used.",
-            "A lane cannot be reset by hand yet.",
         ),
         (
             "reservation-reused",
             "A reserved nonce whose time ran out is not free: what became of its holder's broadcast is unknown.",
-            "Nonces cannot be reserved yet.",
         ),
     ),
     *_lessons(

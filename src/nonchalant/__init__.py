@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         WishRefused,
     )
     from nonchalant.model import Attention, Fees, OnSuperseded, Receipt, Speed, State, Transaction
+    from nonchalant.steering import LaneHandle, ReservedNonce
 
 # Imported when first asked for: the command line should not wait for what it does not use.
 _HOMES = {
@@ -62,6 +63,7 @@ _HOMES = {
         "WishRefused",
     ),
     "nonchalant.model": ("Attention", "Fees", "OnSuperseded", "Receipt", "Speed", "State", "Transaction"),
+    "nonchalant.steering": ("LaneHandle", "ReservedNonce"),
 }
 
 __all__ = [
@@ -73,12 +75,14 @@ __all__ = [
     "Handle",
     "KeyReused",
     "LaneDraining",
+    "LaneHandle",
     "Nonchalant",
     "NonchalantError",
     "NotFound",
     "OnSuperseded",
     "QueueFull",
     "Receipt",
+    "ReservedNonce",
     "Settings",
     "ShuttingDown",
     "Speed",

@@ -29,9 +29,10 @@ from nonchalant.notify import Doorbells
 from nonchalant.policy import Patience
 from nonchalant.ports import Clock, Endpoint, Entropy, LaneSummary, Signer, Standing, Store
 from nonchalant.secret import read_private, resolve_secret
+from nonchalant.steering import LaneHandle
 from nonchalant.store.sqlite import SqliteStore
 from nonchalant.waiting_for import MOST_COUNTED, Situation, why
-from nonchalant.wire import parse_bump, parse_reason, parse_replacement, parse_request, rules_of
+from nonchalant.wire import parse_bump, parse_lane, parse_reason, parse_replacement, parse_request, rules_of
 
 # How long the owner of a lane may take to say yes or no to a wish about a transaction.
 OWNER_SECONDS = 5.0
@@ -212,6 +213,12 @@ class Nonchalant:
         if tx is None:
             raise NotFound(f"there is no transaction {tx_id}")
         return Handle(self, tx)
+
+    def lane(self, chain_id: int, address: str) -> LaneHandle:
+        """One of the accounts in the settings, on one chain: to steer it, or to reserve its nonces."""
+        key = parse_lane(str(chain_id), address)
+        rules_of(key, self.settings, self.known_lanes)
+        return LaneHandle(key, asking=self.asking, store=self.store, clock=self._clock, entropy=self._entropy)
 
     # for the service
 

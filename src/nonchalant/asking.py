@@ -164,8 +164,10 @@ class Asking:
     # about a lane
 
     async def control(self, lane: LaneKey, mode: Mode, reason: str = "") -> Control:
-        """Open, pause or drain the lane, at once and on every node."""
-        await self._store.control(lane, mode, reason)
+        """Open, pause or drain the lane, at once and on every node. `WishRefused` if it is halted: that it only opens."""
+        before = await self._store.control(lane, mode, reason)
+        if before.mode is Mode.HALTED and mode is not Mode.OPEN:
+            raise WishRefused(f"the lane is halted ({before.reason}); resume it first", "lane_halted")
         self._arrived(lane)
         return Control(mode, reason, self._clock.now())
 
@@ -219,7 +221,7 @@ class Asking:
 
 def _raise_if_refused(reply: Reply | None) -> None:
     if reply is not None and reply.refused is not None:
-        raise WishRefused(str(reply.data.get("reason", reply.refused)), reply.refused)
+        raise WishRefused(str(reply.data.get("reason", reply.refused)), reply.refused, reply.data)
 
 
 def until(clock: Clock, seconds: float) -> Millis:

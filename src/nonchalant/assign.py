@@ -106,9 +106,10 @@ async def assign(desk: Desk) -> bool:
 
 
 def _is_stopped(desk: Desk) -> bool:
-    """Whether the lane is unfit. One without funds is not stopped: whatever it can pay proves that it has some."""
+    """Whether the lane is unfit, or its chain is another one. One without funds is not stopped: whatever it can pay
+    proves that it has some."""
     unhealthy = desk.lane.record.unhealthy
-    return unhealthy is not None and unhealthy.code != OUT_OF_FUNDS
+    return desk.lane.is_behind or (unhealthy is not None and unhealthy.code != OUT_OF_FUNDS)
 
 
 def _lack_funds(desk: Desk) -> bool:

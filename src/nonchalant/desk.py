@@ -31,6 +31,7 @@ from nonchalant.model import (
     Lease,
     Market,
     Millis,
+    Mode,
     Payload,
     Receipt,
     TxId,
@@ -49,6 +50,8 @@ T = TypeVar("T")
 SIGNER_MARK = "signer_failed"
 FILLER_MARK = "filler_refused"
 CANNOT_FILL_MARK = "cannot_fill"
+RESERVATION_MARK = "reservation_stuck"
+RESET_MARK = "reset_needed"
 HALTED_MARK = "chain_halted"
 BEHIND_MARK = "chain_behind"
 TROUBLE_MARK = "chain_trouble"
@@ -136,6 +139,8 @@ class Desk:
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     control: Control = field(default_factory=Control)
     orders_due: bool = True  # people may want something
+    waiting: dict[str, Millis] = field(default_factory=dict)  # wishes that wait for room, and since when, in ticks
+    retired: bool = False  # the chain was begun anew: what is known here counts no more
     inbox: list[Receipt] = field(default_factory=list)  # from the follower, not yet recorded
     answers: list[tuple[Hash, str, Answer]] = field(default_factory=list)  # from endpoints, not yet recorded
     sendings: dict[Hash, Sending] = field(default_factory=dict)
@@ -183,6 +188,10 @@ class Desk:
         """What happened to an attempt since this owner took the lane."""
         return self.sendings.get(hash, NEVER_SENT)
 
+    @property
+    def is_halted(self) -> bool:
+        return self.control.mode is Mode.HALTED
+
     def ticks(self) -> Millis:
         """For intervals: the wall clock may be set while something waits."""
         return int(self.clock.monotonic() * 1000)
@@ -198,6 +207,8 @@ class Desk:
         """Make the work true, in the store first. False: there was nothing in it."""
         if not work:
             return False
+        if self.retired:
+            raise Unreachable(f"the chain of {self.key} was begun anew; the lane is read again")
         change = work.change()
         self.check_lease()
         await self.store.commit(change, self.lease)
@@ -217,12 +228,12 @@ class Desk:
         for told in [told for told in self.reasons if told[0] in hashes]:
             del self.reasons[told]
 
-    async def see_account(self) -> None:
+    async def see_account(self) -> bool:
         """Ask what the account has executed, at our head and at finality, of endpoints that have those blocks.
 
         One endpoint that says too much would declare a nonce gone that is not: more than half must say so. Finality,
         and that a nonce we gave to nobody is used, take the word of at least half of all endpoints; without it, what
-        was known stands.
+        was known stands. Whether finality was told.
         """
         top, final, address = self.head.top, self.head.final, self.key.address
         at_head = await self.eyes.ask_everyone(lambda endpoint: endpoint.account(address, top))
@@ -234,13 +245,15 @@ class Desk:
         lane.count = count if len(at_head) >= enough else min(count, lane.next_nonce)
         lane.balance = heads.believed([account.balance for account in at_head])
         lane.delegated = any(account.delegated for account in at_head)
-        if len(at_final) >= enough:
+        told = len(at_final) >= enough
+        if told:
             lane.final_count = heads.believed([account.count for account in at_final])
         if self.rules.shared:
             lane.pooled = await self._see_pools()
         self.account_due, self.seen_at = False, top
         # A nonce of ours is used, and we do not know by what: look before believing anything.
         self.lookup_due |= bool(lane.lost_slots())
+        return told
 
     async def _see_pools(self) -> int:
         """The nonce up to which pools hold everything: what of that is not ours is somebody else's.

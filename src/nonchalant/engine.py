@@ -280,10 +280,10 @@ class Engine:
             await self._take_over(desk, follower)
             idle_since: float | None = None
             while not self._stopped.is_set():
-                was_halted = desk.control.mode is Mode.HALTED
+                was_halted = desk.is_halted
                 await self._round(desk, follower)
-                if was_halted and desk.control.mode is not Mode.HALTED:
-                    return  # to be read anew: what was known before the halt does not count
+                if desk.retired or (was_halted and not desk.is_halted):
+                    return  # to be read anew: what was known before does not count
                 now = self._clock.monotonic()
                 if self._is_idle(desk):
                     idle_since = now if idle_since is None else idle_since
@@ -325,20 +325,32 @@ class Engine:
         return desk
 
     async def _tell_trouble(self, desk: Desk, follower: Follower) -> None:
-        """Mark a lane whose chain cannot be followed, for as long as that lasts; a mark that is there says more."""
+        """Mark a lane whose chain cannot be followed, for as long as that lasts; a mark that is there says more.
+
+        One that was reset is begun anew, once somebody has resumed the lane.
+        """
+        if desk.retired:
+            return
         work, trouble = desk.work(), follower.lasting_trouble
-        if trouble is not None and desk.lane.record.attention is None:
+        if trouble is not None and follower.is_behind:
+            work.mark_lane(Attention(BEHIND_MARK, trouble, work.at))
+        elif trouble is not None and desk.lane.record.attention is None:
             work.mark_lane(Attention(TROUBLE_MARK, trouble, work.at))
         elif follower.trouble is None:
             desk.clear_mark(work, TROUBLE_MARK)
         await desk.commit(work)
+        if trouble is not None and follower.is_behind and desk.orders_due:
+            desk.orders_due = False
+            if await self._is_believed(desk):
+                log.warning("chain.begun_anew", chain=follower.chain.chain_id, lane=str(desk.key))
+                follower.start_over()
 
     async def _take_over(self, desk: Desk, follower: Follower) -> None:
         """Before anything else: what does the chain say of this account?"""
-        while not self._stopped.is_set():
+        while not (self._stopped.is_set() or desk.retired):
             try:
                 await self._check_chain(desk)
-                if desk.control.mode is Mode.HALTED:
+                if desk.is_halted:
                     return
                 await desk.see_account()
                 await reconcile.begin(desk)
@@ -355,8 +367,10 @@ class Engine:
     async def _check_chain(self, desk: Desk) -> None:
         """Whether what was final here is still on the chain: another one under the same name must not be sent to."""
         desk.control = (await self._store.orders(desk.key)).control
+        if desk.is_halted:
+            return
         record, head = desk.lane.record, desk.head
-        if record.seen_hash is None or desk.control.mode is Mode.HALTED:
+        if record.seen_hash is None:
             return
         seen = BlockRef(record.seen_block, record.seen_hash)
         if seen.number > head.final.number:
@@ -393,21 +407,33 @@ class Engine:
         return True
 
     async def _round(self, desk: Desk, follower: Follower) -> None:
-        if desk.control.mode is Mode.HALTED and desk.orders_due:
-            await self._run(grant, desk)
-        if follower.halted is not None or desk.control.mode is Mode.HALTED:
-            work = desk.work()
-            work.mark_lane(Attention(HALTED_MARK, follower.halted or desk.control.reason, work.at))
-            await desk.commit(work)
+        if follower.halted is not None or desk.is_halted:
+            await self._stand_still(desk, follower)
             return
         await self._tell_trouble(desk, follower)
+        if follower.trouble is None and not desk.retired:
+            work = desk.work()
+            desk.clear_mark(work, BEHIND_MARK)
+            await desk.commit(work)
         for _ in range(PASSES):
             changed = False
             for stage in STAGES:
+                if desk.retired or desk.is_halted:
+                    return
                 changed |= await self._run(stage, desk)
             if not changed:
                 return
             self.notifier.wake.set()
+
+    async def _stand_still(self, desk: Desk, follower: Follower) -> None:
+        """Nothing at all is done in a halted lane but to look whether somebody opened it."""
+        if desk.orders_due:
+            desk.orders_due = False
+            desk.control = (await self._store.orders(desk.key)).control
+        if desk.is_halted and not desk.retired:
+            work = desk.work()
+            work.mark_lane(Attention(HALTED_MARK, follower.halted or desk.control.reason, work.at))
+            await desk.commit(work)
 
     async def _run(self, stage: Stage, desk: Desk) -> bool:
         try:

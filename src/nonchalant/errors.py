@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class NonchalantError(Exception):
     """Something went wrong in Nonchalant."""
@@ -99,9 +101,10 @@ class WishRefused(NonchalantError):
 
     code = "refused"
 
-    def __init__(self, reason: str, why: str) -> None:
+    def __init__(self, reason: str, why: str, data: Mapping[str, object] | None = None) -> None:
         super().__init__(reason)
         self.code = self.why = why  # the reason's own code
+        self.data = data or {}  # what else the owner told
 
 
 class WishPending(NonchalantError):

@@ -76,11 +76,15 @@ def raised(previous: Fees, wish: Speed | Fees, market: Market, rules: FeeRules) 
     return offer if _within(offer, cap, rules.max_priority) else None
 
 
-def outbid(previous: Fees, market: Market, rules: FeeRules) -> Fees:
+def outbid(previous: Fees | None, market: Market, rules: FeeRules) -> Fees:
     """What does nothing in place of `previous` offers: enough to replace it, or else the most that the caps allow.
 
-    At the cap it replaces nothing that nodes still hold, but they take it where they have dropped that.
+    At the cap it replaces nothing that nodes still hold, but they take it where they have dropped that. None: there is
+    nothing to replace, as far as we know.
     """
+    fresh = opening(Speed.FAST, market, rules)
+    if previous is None:
+        return fresh
     offer = raised(previous, Speed.FAST, market, rules)
     if offer is not None:
         return offer
@@ -88,7 +92,6 @@ def outbid(previous: Fees, market: Market, rules: FeeRules) -> Fees:
     least = replacement_floor(previous, rules)
     if is_within_caps(least, rules):
         return least
-    fresh = opening(Speed.FAST, market, rules)
     dearest = max(fresh.max_fee, _at_most(previous.max_fee, rules.max_fee))
     if previous.priority is None:
         return Fees(dearest)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from nonchalant import fees as prices
 from nonchalant.fees import FeeRules
-from nonchalant.model import Fees, Slot, Speed, Transaction, Wei
+from nonchalant.model import Fees, Slot, SlotKind, Speed, Transaction, Wei
 from nonchalant.policy import BUMPED_AT_ONCE, wish_of
 
 # Three steps of a tenth make a price dearer by a third.
@@ -46,6 +46,7 @@ def kept_for(gas: int, price: Wei, wish: Speed | Fees, rules: FeeRules) -> Wei:
 
 def kept_for_slot(slot: Slot, tx: Transaction | None, rules: FeeRules) -> Wei:
     """As `kept_for`; nothing for a nonce at which nothing of ours is signed."""
-    if not slot.attempts:
+    price = slot.price
+    if price is None or slot.kind is SlotKind.RESERVATION:
         return 0
-    return kept_for(max(attempt.gas for attempt in slot.attempts), slot.price.max_fee, wish_of(slot, tx), rules)
+    return kept_for(max(attempt.gas for attempt in slot.attempts), price.max_fee, wish_of(slot, tx), rules)

@@ -6,12 +6,12 @@ priced and signed here, so that what cannot be done is refused while the transac
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import structlog
 
 from nonchalant import fees as prices
-from nonchalant import lifecycle, policy, signing
+from nonchalant import lifecycle, policy, reserve, signing, tools
 from nonchalant.desk import Desk
 from nonchalant.errors import (
     CommitUnknown,
@@ -26,17 +26,22 @@ from nonchalant.errors import (
 )
 from nonchalant.lanes import Work, exposure
 from nonchalant.model import AttemptKind, Draft, Fees, Mode, Payload, Slot, Speed, Transaction, Wanted
-from nonchalant.wishes import Bump, Cancel, Replace, Wish
+from nonchalant.wishes import (
+    Bump,
+    Cancel,
+    Fill,
+    NotYet,
+    Refusal,
+    Release,
+    Replace,
+    Reserve,
+    Reset,
+    Sync,
+    Use,
+    Wish,
+)
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal(Exception):
-    """The wish cannot be granted; the code and the sentence are the answer."""
-
-    code: str
-    reason: str
 
 
 async def grant(desk: Desk) -> bool:
@@ -48,6 +53,7 @@ async def grant(desk: Desk) -> bool:
     desk.control = orders.control
     if desk.control.mode is Mode.HALTED:
         return False
+    desk.waiting = {wish.id: desk.waiting[wish.id] for wish in orders.wishes if wish.id in desk.waiting}
     changed = False
     for wish in orders.wishes:
         changed |= await _grant_one(desk, wish)
@@ -61,6 +67,9 @@ async def _grant_one(desk: Desk, wish: Wish) -> bool:
         return await desk.commit(work)
     except Refusal as refusal:
         answer = refusal
+    except NotYet:
+        desk.orders_due = True
+        return False
     except (Unreachable, RowMoved):
         return False  # the sweep brings it back
     except SignerFailed as failure:
@@ -80,11 +89,11 @@ async def _grant_one(desk: Desk, wish: Wish) -> bool:
         log.exception("wish.broke", lane=str(desk.key), wish=wish.id)
         answer = Refusal("internal", "this node failed at it; its log says why")
     work = desk.work()
-    work.reply(wish.id, answer.code, reason=answer.reason)
+    work.reply(wish.id, answer.code, reason=answer.reason, **answer.data)
     try:
         return await desk.commit(work)
     except RowMoved:
-        return False  # it was taken back meanwhile
+        return False  # it was taken back
 
 
 async def _act(desk: Desk, work: Work, wish: Wish) -> None:
@@ -102,8 +111,18 @@ async def _act(desk: Desk, work: Work, wish: Wish) -> None:
             else:
                 await _grant_sent(desk, work, tx, desk.lane.slots[tx.nonce], act)
             work.reply(wish.id)
-        case act:
-            raise Refusal("unknown_wish", f"{type(act).__name__} cannot be granted")
+        case Reserve() as act:
+            await reserve.reserve(desk, work, wish.id, act)
+        case Use() as act:
+            await reserve.use(desk, work, wish.id, act)
+        case Release() as act:
+            reserve.release(desk, work, wish.id, act)
+        case Sync():
+            await tools.sync(desk, work, wish.id)
+        case Fill() as act:
+            await tools.fill(desk, work, wish.id, act)
+        case Reset() as act:
+            await tools.reset(desk, work, wish.id, act)
 
 
 async def _grant_queued(desk: Desk, work: Work, tx: Transaction, act: Cancel | Replace | Bump) -> None:
@@ -197,7 +216,9 @@ def _bumped(desk: Desk, slot: Slot, tx: Transaction) -> Speed:
 
 async def _offer(desk: Desk, slot: Slot, wish: Speed | Fees) -> Fees:
     """What takes the place of all that nodes may hold for the slot, at the price that is asked for."""
-    rules, least = desk.rules.fees, prices.replacement_floor(slot.price, desk.rules.fees)
+    price = slot.price
+    assert price is not None  # of a transaction's slot: something is signed
+    rules, least = desk.rules.fees, prices.replacement_floor(price, desk.rules.fees)
     if isinstance(wish, Fees):
         if (wish.priority is None) != (least.priority is None):
             raise Refusal("wrong_fee_type", "name the same kind of fees as it was signed with: the type is kept")
@@ -206,9 +227,9 @@ async def _offer(desk: Desk, slot: Slot, wish: Speed | Fees) -> Fees:
             raise Refusal("underpriced", f"nodes want at least {needed} wei to replace what they hold")
         _refuse_above_cap(desk, wish)
         return wish
-    offer = prices.raised(slot.price, wish, await desk.eyes.market(), rules)
+    offer = prices.raised(price, wish, await desk.eyes.market(), rules)
     if offer is None:
-        raise Refusal("price_at_cap", f"its price of {slot.price.max_fee} wei is at the cap already")
+        raise Refusal("price_at_cap", f"its price of {price.max_fee} wei is at the cap already")
     return offer
 
 

@@ -6,7 +6,7 @@ it, and only then the lane applies it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, takewhile
 
@@ -94,7 +94,7 @@ class Lane:
 
     def gaps(self) -> list[int]:
         """Holes that something already signed waits behind."""
-        highest = max(self.slots, default=-1)
+        highest = max((slot.nonce for slot in self.slots.values() if slot.attempts), default=-1)
         return list(takewhile(lambda nonce: nonce < highest, self._holes()))
 
     def vacant(self, below: int) -> list[int]:
@@ -117,10 +117,16 @@ class Lane:
     def take(self, count: int) -> list[int]:
         return list(islice(self.free_nonces(), count))
 
-    def next_after(self, taken: Sequence[int]) -> int:
-        """What `next_nonce` is once these are bound: trailing holes are given back, and only those."""
-        highest = max((*self.slots, *taken), default=-1)
+    def next_after(self, taken: Sequence[int] = (), freed: Collection[int] = ()) -> int:
+        """What `next_nonce` is once these are bound or freed: trailing holes are given back, and only those."""
+        kept = (nonce for nonce in self.slots if nonce not in freed)
+        highest = max((*kept, *taken), default=-1)
         return max(highest + 1, self.record.settled_below, self.count)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the chain has executed less than what was final here: it was reset, or is another one."""
+        return self.count < self.record.settled_below
 
     def settled_prefix(self, settled: Iterable[int] = ()) -> int:
         """The lowest nonce not known to be final, once the slots at `settled` are."""

@@ -278,7 +278,8 @@ class Slot:
     attempts: tuple[Attempt, ...]
     wanted: Wanted = Wanted.PAYLOAD
     payload_version: int = 1  # which payload should run, as in `Attempt`
-    reservation: Reservation | None = None  # until the holder says that it was used, or the deadline passes
+    # Whose it is, or was: a nonce that somebody may have signed for unseen is never given back by itself.
+    reservation: Reservation | None = None
     receipt: Receipt | None = None  # where the linked chain shows one of its attempts executed
     settled: bool = False
 
@@ -289,10 +290,14 @@ class Slot:
         return next(wanted, None)
 
     @property
-    def price(self) -> Fees:
-        """The most that any attempt offers, on each field: nodes may hold any of them, and want more for another."""
-        tips = [attempt.fees.priority for attempt in self.attempts if attempt.fees.priority is not None]
-        return Fees(max(attempt.fees.max_fee for attempt in self.attempts), max(tips, default=None))
+    def price(self) -> Fees | None:
+        """The most that any attempt offers, on each field: nodes may hold any of them, and want more for another.
+
+        None: nothing is signed, or nobody told us for how much.
+        """
+        offers = [attempt.fees for attempt in self.attempts if attempt.raw]
+        tips = [fees.priority for fees in offers if fees.priority is not None]
+        return Fees(max(fees.max_fee for fees in offers), max(tips, default=None)) if offers else None
 
     @property
     def floor(self) -> int:

@@ -13,6 +13,7 @@ from nonchalant.model import (
     Accepted,
     Answer,
     Attempt,
+    AttemptKind,
     Attention,
     Executed,
     Fees,
@@ -21,6 +22,7 @@ from nonchalant.model import (
     OnSuperseded,
     Refused,
     Slot,
+    SlotKind,
     Speed,
     Transaction,
     Wanted,
@@ -32,6 +34,9 @@ BUMPED_AT_ONCE = 4
 
 # A price is too low only if blocks pass it by, however long that takes.
 BLOCKS_BEFORE_A_BUMP = 2
+
+# How long a nonce that its holder used may wait for the chain before somebody should look.
+RESERVATION_PATIENCE: Millis = 600_000
 
 # How often bytes that some endpoints refuse, and others do not answer to, are handed over before they are given up.
 ROUNDS_BEFORE_GIVING_UP = 8
@@ -139,16 +144,19 @@ def has_left(attempt: Attempt, epoch: int, sending: Sending) -> bool:
     """Whether any node may hold these bytes, now or later.
 
     Only the owner that signed them can know that none does: nobody got them, or everybody who did refused the bytes
-    themselves and no send is under way.
+    themselves and no send is under way. What was signed outside is sent from there too.
     """
-    if attempt.epoch != epoch:
+    if attempt.epoch != epoch or attempt.kind is AttemptKind.OUTSIDE:
         return True
     return sending.under_way > 0 or sending.handed > sending.refused_bytes
 
 
 def is_unsendable(slot: Slot, epoch: int, sendings: Mapping[str, Sending]) -> bool:
-    """Whether every node refused the bytes of every attempt, so that the slot can be given back."""
-    return all(
+    """Whether every node refused the bytes of every attempt, so that the slot can be given back.
+
+    Never where a nonce was reserved: its holder may have signed something that we do not know.
+    """
+    return slot.reservation is None and all(
         sendings.get(attempt.hash, NEVER_SENT).refused_bytes > 0
         and not has_left(attempt, epoch, sendings.get(attempt.hash, NEVER_SENT))
         for attempt in slot.attempts
@@ -181,6 +189,11 @@ class GiveUp:
 
 
 @dataclass(frozen=True, slots=True)
+class Close:
+    """Nobody used the nonce that was reserved in time: have it consumed by a filler, and by nothing else of ours."""
+
+
+@dataclass(frozen=True, slots=True)
 class Outbid:
     """What should run here is not signed yet: sign it at a price that replaces everything else."""
 
@@ -201,7 +214,7 @@ def next_move(
     head: int,
     endpoints: int,
     in_window: bool = True,
-) -> Wait | Resend | Bump | GiveUp | Outbid:
+) -> Wait | Resend | Bump | GiveUp | Close | Outbid:
     """What to do about a slot that the chain has not consumed.
 
     `market` None: prices are not known now. `now` is for deadlines, `ticks` for intervals, `sending` is the newest
@@ -210,9 +223,11 @@ def next_move(
     newest = slot.newest
     if has_expired(slot, tx, now):
         return GiveUp(Wanted.EXPIRY)
+    if slot.kind is SlotKind.RESERVATION and not slot.attempts:
+        # Until then it is its holder's business.
+        return Close() if is_forfeited(slot, now) else Wait.WAIT
     if newest is None:
-        # A reservation without an attempt is its holder's business.
-        return Outbid(prices.outbid(slot.price, market, rules)) if tx is not None and market is not None else Wait.WAIT
+        return Wait.WAIT if market is None else Outbid(prices.outbid(slot.price, market, rules))
     if sending.at is None:
         return Wait.WAIT
     if is_refused_for_good(slot, sending, endpoints):
@@ -224,10 +239,12 @@ def next_move(
     mark = _refusal_mark(newest)
     # A better price needs more funds, not less: what lacks them is only sent again.
     can_bump = lowest and newest.answer != Rejection.INSUFFICIENT_FUNDS.value
+    # Its payload is not ours to sign.
+    can_bump &= newest.kind is not AttemptKind.OUTSIDE
     # Nor does a price mend bytes that nodes refuse for what they are; each new attempt would only be refused anew.
     can_bump &= sending.accepted or not sending.refused_by
     is_over = patience.is_over(speed, waited=ticks - sending.since, blocks=head - sending.block)
-    if can_bump and market is not None and is_over:
+    if can_bump and market is not None and slot.price is not None and is_over:
         offer = prices.raised(slot.price, wish, market, rules)
         if offer is not None:
             return Bump(offer)
@@ -244,6 +261,17 @@ def next_move(
 def has_expired(slot: Slot, tx: Transaction | None, now: Millis) -> bool:
     """Whether the slot's payload should have run by now: it is neither sent nor repriced any more."""
     return tx is not None and slot.wanted is Wanted.PAYLOAD and tx.is_overdue(now)
+
+
+def is_forfeited(slot: Slot, now: Millis) -> bool:
+    """Whether the time is over in which the holder of a reserved nonce may say what becomes of it."""
+    return slot.reservation is not None and not slot.attempts and slot.reservation.deadline <= now
+
+
+def is_overlong(slot: Slot, now: Millis) -> bool:
+    """Whether a reserved nonce was used long ago, as its holder says, and still waits for the chain."""
+    used = slot.kind is SlotKind.RESERVATION and slot.attempts
+    return bool(used) and now - slot.attempts[-1].signed_at >= RESERVATION_PATIENCE
 
 
 def wish_of(slot: Slot, tx: Transaction | None) -> Speed | Fees:

@@ -347,7 +347,10 @@ class Store(Protocol):
         """
 
     async def control(self, lane: LaneKey, mode: Mode, reason: str) -> Control:
-        """Say how a lane should be run; what was said before is answered. To open a lane is to believe its chain."""
+        """Say how a lane should be run; what was said before is answered.
+
+        To open a lane is to believe its chain. One that is halted can only be opened: nothing else changes it.
+        """
 
     async def halt(self, chain_id: int, reason: str) -> None:
         """Stop every lane of the chain, until somebody opens it again."""

@@ -12,7 +12,8 @@ from dataclasses import replace
 import structlog
 
 from nonchalant import proof
-from nonchalant.desk import Desk
+from nonchalant.desk import RESET_MARK, Desk
+from nonchalant.lanes import Work
 from nonchalant.model import Attention, Stranger
 
 log = structlog.get_logger()
@@ -33,13 +34,17 @@ async def begin(desk: Desk) -> None:
     bound = max(bound, reached + desk.rules.largest_window)
     work = desk.work()
     work.record(replace(record, quarantined_below=bound, incarnation=desk.incarnation))
+    work.mark_lane(_quarantine_mark(work, bound))
+    log.warning("lane.quarantined", lane=str(desk.key), below=bound)
+    await desk.commit(work)
+
+
+def _quarantine_mark(work: Work, bound: int) -> Attention:
     reason = (
         "this store is older than what was sent from this account, or its key was used elsewhere; "
         f"nothing is assigned until every nonce below {bound} is final"
     )
-    work.mark_lane(Attention("quarantine", reason, work.at))
-    log.warning("lane.quarantined", lane=str(desk.key), below=bound)
-    await desk.commit(work)
+    return Attention("quarantine", reason, work.at)
 
 
 def is_suspect(desk: Desk) -> bool:
@@ -57,7 +62,7 @@ async def reconcile(desk: Desk) -> bool:
     record = desk.lane.record
     bound = record.quarantined_below
     if bound is None:
-        return False
+        return await _mark_behind(desk)
     if desk.quarantine_top is None:
         desk.quarantine_top = desk.head.top.number
     reached = desk.lane.count + desk.rules.largest_window
@@ -66,7 +71,10 @@ async def reconcile(desk: Desk) -> bool:
         work.record(replace(record, quarantined_below=reached))
         return await desk.commit(work)
     if record.settled_below < bound or not desk.may_fill:
-        return False
+        work = desk.work()
+        if record.attention is None:  # another one took its place for a while
+            work.mark_lane(_quarantine_mark(work, bound))
+        return await desk.commit(work)
     strangers = await _strangers(desk)
     if strangers is None:
         return False
@@ -78,6 +86,20 @@ async def reconcile(desk: Desk) -> bool:
     work.record(replace(done, seen_block=final.number, seen_hash=final.hash))
     work.event("lane.reset", reason="reconciled with the chain", strangers=[stranger.hash for stranger in strangers])
     desk.assign_due = True
+    return await desk.commit(work)
+
+
+async def _mark_behind(desk: Desk) -> bool:
+    """Say so if the chain has executed less than was final here: every nonce that it wants would be refused here."""
+    lane, work = desk.lane, desk.work()
+    if not lane.is_behind:
+        desk.clear_mark(work, RESET_MARK)
+    elif lane.record.attention is None:
+        reason = (
+            f"{lane.record.settled_below} transactions of this account were final here, and the chain knows {lane.count}: "
+            "it was reset, or is another one; nothing is sent until it has caught up, or the lane is reset by force"
+        )
+        work.mark_lane(Attention(RESET_MARK, reason, work.at))
     return await desk.commit(work)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nonchalant import fees as prices
-from nonchalant import lifecycle, policy, signing
-from nonchalant.desk import CANNOT_FILL_MARK, FILLER_MARK, SIGNER_MARK, Desk
+import structlog
+
+from nonchalant import filling, lifecycle, policy, signing
+from nonchalant.desk import CANNOT_FILL_MARK, FILLER_MARK, RESERVATION_MARK, Desk
 from nonchalant.errors import NodeRefused, SignerFailed, Unreachable
 from nonchalant.lanes import Work, exposure
 from nonchalant.model import (
@@ -20,13 +21,11 @@ from nonchalant.model import (
     Payload,
     Slot,
     SlotKind,
-    Speed,
     Transaction,
 )
-from nonchalant.policy import BUMPED_AT_ONCE, NEVER_SENT, Bump, GiveUp, Outbid, Resend
+from nonchalant.policy import BUMPED_AT_ONCE, NEVER_SENT, Bump, Close, GiveUp, Outbid, Resend
 
-# Fillers made in one go: a wide gap is closed in steps, each of which the next blocks confirm.
-FILLED_AT_ONCE = 64
+log = structlog.get_logger()
 
 
 async def rescue(desk: Desk) -> bool:
@@ -38,15 +37,15 @@ async def rescue(desk: Desk) -> bool:
         if desk.account_due or (desk.lane.borrowed() and desk.seen_at != desk.head.top):
             await desk.see_account()
         holes = holes_to_fill(desk)
-        if not holes:
+        if not holes and not any(slot.kind is SlotKind.FILLER for slot in desk.lane.open_slots()):
             work = desk.work()
             desk.clear_mark(work, FILLER_MARK, CANNOT_FILL_MARK)
             changed |= await desk.commit(work)
-        elif can_sign and desk.ticks() >= desk.fill_after:
+        elif holes and can_sign and desk.ticks() >= desk.fill_after:
             if desk.rules.shared:
                 await desk.see_account()  # somebody else may have taken them by now
                 holes = holes_to_fill(desk)
-            changed |= await _fill(desk, holes[:FILLED_AT_ONCE])
+            changed |= await _fill(desk, holes[: filling.room(desk)])
     except SignerFailed as failure:
         return await desk.pause_for_signer(failure)
     return changed
@@ -56,6 +55,8 @@ async def _move_slots(desk: Desk, *, can_sign: bool) -> bool:
     lane, work, window = desk.lane, desk.work(), desk.window
     waiting = lane.open_slots()
     market = await _market(desk) if waiting and can_sign else None
+    # Behind a nonce that somebody else is to use, no price helps.
+    kept_back = next((index for index, slot in enumerate(waiting) if slot.kind is SlotKind.RESERVATION), len(waiting))
     for index, slot in enumerate(waiting):
         tx, newest = lane.transaction_of(slot), slot.newest
         sending = desk.sending(newest.hash) if newest else NEVER_SENT
@@ -63,7 +64,7 @@ async def _move_slots(desk: Desk, *, can_sign: bool) -> bool:
             slot,
             tx,
             sending,
-            lowest=index < BUMPED_AT_ONCE,
+            lowest=index < min(BUMPED_AT_ONCE, kept_back),
             in_window=index < window,
             market=market,
             rules=desk.rules.fees,
@@ -77,19 +78,34 @@ async def _move_slots(desk: Desk, *, can_sign: bool) -> bool:
                 await _bump(desk, work, slot, tx, newest, offer)
             case Bump() if newest is not None:
                 short = ("insufficient_funds", "the account cannot pay a better price for it; fund the account")
-                _resend(desk, work, newest, tx, short)
+                _resend(desk, work, slot, newest, short)
             case Resend(mark) if newest is not None:
-                _resend(desk, work, newest, tx, mark)
+                _resend(desk, work, slot, newest, mark)
             case GiveUp(why):
                 work.slot(replace(slot, wanted=why, payload_version=0))
-            case Outbid(offer) if tx is not None:
+            case Close():
+                log.info("reservation.expired", lane=str(desk.key), nonce=slot.nonce)
+                work.slot(replace(slot, kind=SlotKind.FILLER, payload_version=0))
+            case Outbid(offer):
                 await _outbid(desk, work, slot, tx, offer)
             case _:
                 pass
+    _mark_overlong(desk, work, waiting[:1])
     return await desk.commit(work)
 
 
-def _resend(desk: Desk, work: Work, newest: Attempt, tx: Transaction | None, mark: tuple[str, str] | None) -> None:
+def _mark_overlong(desk: Desk, work: Work, lowest: Sequence[Slot]) -> None:
+    """Say so if everything waits for a nonce that its holder used, as he says, and the chain does not know of."""
+    for slot in lowest:
+        if policy.is_overlong(slot, work.at):
+            reason = "its holder used it, and nothing was mined there since; have it sent again, or fill that nonce"
+            _mark(desk, work, slot, (RESERVATION_MARK, reason))
+            return
+    if not any(slot.kind is SlotKind.RESERVATION for slot in desk.lane.open_slots()):
+        desk.clear_mark(work, RESERVATION_MARK)
+
+
+def _resend(desk: Desk, work: Work, slot: Slot, newest: Attempt, mark: tuple[str, str] | None) -> None:
     sending = desk.sendings[newest.hash]
     if desk.ticks() - (sending.at or 0) < desk.rules.patience.resend_after:
         return
@@ -97,13 +113,22 @@ def _resend(desk: Desk, work: Work, newest: Attempt, tx: Transaction | None, mar
     work.event("attempt.sent", tx_id=newest.tx_id, nonce=newest.nonce, hash=newest.hash)
     # What waits this long may have been consumed unseen.
     desk.account_due = True
-    _mark(work, tx, mark)
+    if mark is not None:
+        _mark(desk, work, slot, mark)
 
 
-def _mark(work: Work, tx: Transaction | None, mark: tuple[str, str] | None) -> None:
-    """Another reason is news: refused at first, it may be at the cap by now."""
-    if mark is not None and tx is not None and (tx.attention is None or tx.attention.code != mark[0]):
-        work.move(tx, lifecycle.Marked(Attention(*mark, work.at)))
+def _mark(desk: Desk, work: Work, slot: Slot, mark: tuple[str, str]) -> None:
+    """Another reason is news: refused at first, it may be at the cap by now. What is nobody's has the lane's mark."""
+    tx = desk.lane.transaction_of(slot)
+    if tx is not None:
+        if tx.attention is None or tx.attention.code != mark[0]:
+            work.move(tx, lifecycle.Marked(Attention(*mark, work.at)))
+        return
+    reason = f"nonce {slot.nonce}: {mark[1]}"
+    if work.lane_record.attention is None and slot.kind is SlotKind.RESERVATION:
+        work.mark_lane(Attention(RESERVATION_MARK, reason, work.at))
+    elif work.lane_record.attention is None:
+        work.mark_lane(Attention(FILLER_MARK, reason, work.at))
 
 
 def _can_pay(desk: Desk, slot: Slot, tx: Transaction | None, gas: int, offer: Fees) -> bool:
@@ -132,7 +157,7 @@ async def _bump(desk: Desk, work: Work, slot: Slot, tx: Transaction | None, newe
         work.move(tx, lifecycle.Repriced(attempt.hash, offer, kind))
 
 
-async def _outbid(desk: Desk, work: Work, slot: Slot, tx: Transaction, offer: Fees) -> None:
+async def _outbid(desk: Desk, work: Work, slot: Slot, tx: Transaction | None, offer: Fees) -> None:
     """Consume the nonce with an attempt that does nothing, so that the payload never runs and others can go on."""
     payload = Payload.nothing(desk.key.address)
     try:
@@ -140,12 +165,14 @@ async def _outbid(desk: Desk, work: Work, slot: Slot, tx: Transaction, offer: Fe
     except (Unreachable, NodeRefused):
         return  # its own trouble: the other slots go on, and the next round tries again
     if not _can_pay(desk, slot, tx, gas, offer):
-        _mark(work, tx, ("insufficient_funds", "the account cannot pay for cancelling it; fund the account"))
+        _mark(desk, work, slot, ("insufficient_funds", "the account cannot pay for closing it; fund the account"))
         return
+    kind = AttemptKind.FILLER if tx is None else AttemptKind.CANCEL
     draft = Draft(lane=desk.key, nonce=slot.nonce, payload=payload, gas=gas, fees=offer)
-    [attempt] = await signing.sign(desk, [signing.prepare(desk, draft, AttemptKind.CANCEL, tx.id, 0)])
+    [attempt] = await signing.sign(desk, [signing.prepare(desk, draft, kind, slot.tx_id, 0)])
     work.add_attempt(slot, attempt)
-    work.move(tx, lifecycle.Repriced(attempt.hash, offer, attempt.kind))
+    if tx is not None:
+        work.move(tx, lifecycle.Repriced(attempt.hash, offer, attempt.kind))
 
 
 def holes_to_fill(desk: Desk) -> Sequence[int]:
@@ -158,29 +185,12 @@ def holes_to_fill(desk: Desk) -> Sequence[int]:
 
 
 async def _fill(desk: Desk, holes: Sequence[int]) -> bool:
-    """Zero-value transfers to ourselves; whichever attempt is mined at a nonce settles it."""
     if not holes:
         return False
-    payload = Payload.nothing(desk.key.address)
+    work = desk.work()
     try:
-        market = await desk.eyes.market()
-        gas = await desk.estimate(payload)
+        await filling.fill(desk, work, holes)
     except NodeRefused as refusal:
         work = desk.work()
         work.mark_lane(Attention(CANNOT_FILL_MARK, f"a gap cannot be closed: {refusal.message}", work.at))
-        return await desk.commit(work)
-    offer = prices.opening(Speed.FAST, market, desk.rules.fees)
-    prepared = [
-        signing.prepare(
-            desk, Draft(lane=desk.key, nonce=nonce, payload=payload, gas=gas, fees=offer), AttemptKind.FILLER, None, 0
-        )
-        for nonce in holes
-    ]
-    attempts = await signing.sign(desk, prepared)
-    work = desk.work()
-    for attempt in attempts:
-        work.bind(attempt.nonce, SlotKind.FILLER, attempt)
-    record = desk.lane.record
-    work.record(replace(record, next_nonce=max(desk.lane.next_nonce, desk.lane.next_after(list(holes)))))
-    desk.clear_mark(work, SIGNER_MARK)
     return await desk.commit(work)

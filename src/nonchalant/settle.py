@@ -16,7 +16,7 @@ from nonchalant import lifecycle, policy, proof
 from nonchalant.desk import Desk, Reason
 from nonchalant.errors import NodeRefused, Unreachable
 from nonchalant.lanes import Work
-from nonchalant.model import Attempt, Attention, BlockRef, Executed, Receipt, Slot, SlotKind, Transaction, Wanted
+from nonchalant.model import Attempt, AttemptKind, Attention, BlockRef, Executed, Receipt, Slot, Transaction, Wanted
 from nonchalant.ports import Endpoint
 
 log = structlog.get_logger()
@@ -36,7 +36,13 @@ async def settle(desk: Desk) -> bool:
     for slot in settled:
         assert slot.receipt is not None
         _settle_one(desk, work, slot, slot.receipt)
-    _raise_bounds(desk, work, settled)
+    # What is reserved needs no proof: its holder used it, and need not say so.
+    used = [
+        slot for slot in desk.lane.lost_slots() if slot.reservation is not None and is_consumed_for_good(desk, slot)
+    ]
+    for slot in used:
+        work.settle(slot)
+    _raise_bounds(desk, work, [*settled, *used])
     changed = await desk.commit(work)
     lost = [slot for slot in desk.lane.lost_slots() if is_consumed_for_good(desk, slot)]
     return await _settle_lost(desk, lost) or changed if lost else changed
@@ -54,13 +60,12 @@ def is_final(desk: Desk, receipt: Receipt) -> bool:
 def _settle_one(desk: Desk, work: Work, slot: Slot, receipt: Receipt) -> None:
     work.settle(replace(slot, receipt=receipt))
     tx = desk.lane.transaction_of(slot)
-    if tx is None and slot.kind is SlotKind.RESERVATION:
-        return
-    if tx is None:
-        work.event("lane.filled", nonce=slot.nonce, hash=receipt.hash, cost=str(receipt.cost))
-        return
     ran = slot.attempt(receipt.hash)
     assert ran is not None
+    if tx is None:
+        if ran.kind is AttemptKind.FILLER:
+            work.event("lane.filled", nonce=slot.nonce, hash=receipt.hash, cost=str(receipt.cost))
+        return
     if tx.confirmations is not None and tx.deep is None:
         # It is final with fewer blocks above it than were asked for; none of them can change it.
         work.move(tx, lifecycle.Deepened(desk.head.above(receipt.block, tx.confirmations)))
@@ -186,8 +191,6 @@ async def _settle_lost(desk: Desk, lost: list[Slot]) -> bool:
 def _supersede(desk: Desk, work: Work, slot: Slot, consumer: Executed | None) -> None:
     """None of the slot's attempts ran, for good: the transaction may have another slot."""
     work.settle(slot)
-    if slot.kind is SlotKind.RESERVATION:
-        return  # its holder used it, and need not say so
     by = None if consumer is None else consumer.hash
     work.event("lane.foreign", tx_id=slot.tx_id, nonce=slot.nonce, hash=by)
     tx = desk.lane.transaction_of(slot)

@@ -42,6 +42,7 @@ MARKET_SECONDS = 3.0
 
 # A chain that cannot be followed for this long is worth telling people.
 TROUBLE_SECONDS = 60.0
+BEHIND_SECONDS = 15.0  # nobody has what was final: somebody should look soon
 
 
 class Follower:
@@ -51,6 +52,8 @@ class Follower:
         self.chain = chain
         self.trouble: str | None = None  # why settling stands still, for people
         self.halted: str | None = None  # a final block vanished: nothing more is done on this chain
+        # Everybody who answers is below what was final here: nothing can be decided by such a chain.
+        self.is_behind = False
         self._troubled_since: float | None = None
         self._depth = depth
         self._clock = clock
@@ -78,6 +81,8 @@ class Follower:
             raise Unreachable(
                 f"chain {self.chain.chain_id} has not been seen yet: {self.trouble or 'no answer so far'}"
             )
+        if self.is_behind:
+            raise Unreachable(self.trouble or "the chain is behind what was final here")
         return self._head
 
     @property
@@ -189,7 +194,8 @@ class Follower:
     @property
     def lasting_trouble(self) -> str | None:
         """Why the chain cannot be followed, once that has lasted; None: it can, or it is too early to say."""
-        if self._troubled_since is None or self._clock.monotonic() - self._troubled_since < TROUBLE_SECONDS:
+        patience = BEHIND_SECONDS if self.is_behind else TROUBLE_SECONDS
+        if self._troubled_since is None or self._clock.monotonic() - self._troubled_since < patience:
             return None
         return self.trouble
 
@@ -209,6 +215,11 @@ class Follower:
             self.trouble = self._with_reasons(f"no endpoint of chain {self.chain.chain_id} answers")
             return
         if self._head is None and not await self._start(views):
+            return
+        final = self._known.final.number
+        self.is_behind = all(view.head.number < final for view in views.values())
+        if self.is_behind:
+            self.trouble = f"the chain is behind block {final}, which was final here; if it was reset, resume the lane"
             return
         moved = await self._follow(views)
         if not self._caught_up:
@@ -405,8 +416,11 @@ class Follower:
             self._known.hashes[old.final.number] = old.final.hash
 
     def start_over(self) -> None:
-        """Follow the chain as it is now; what was known of it before does not count. Every lane was told to stop."""
-        self.halted, self._head, self._caught_up = None, None, False
+        """Follow the chain as it is now; what was known of it before does not count, and every lane is read anew."""
+        self.halted, self._head, self._caught_up, self.is_behind = None, None, False, False
+        for desk in self._desks.values():
+            desk.retired = True
+            desk.wake.set()
 
     def _halt(self, reason: str) -> None:
         """Finality broke: what we called final is gone. Nothing is safe to send before a person has looked."""
@@ -433,12 +447,8 @@ def _is_linked(blocks: list[Block], target: BlockRef) -> bool:
 
 async def watch(desk: Desk) -> bool:
     """Bring the lane's slots in line with the linked chain. True: something changed."""
-    lane, head = desk.lane, desk.head
-    if head.final.number != desk.seen_final:
-        # A nonce that somebody used is news again whenever finality moves.
-        desk.account_due |= bool(lane.lost_slots())
-        desk.seen_final = head.final.number
-    if desk.account_due:
+    lane = desk.lane
+    if _is_account_due(desk):
         await desk.see_account()
     found = await look_up(desk) if desk.lookup_due else []
     receipts, desk.inbox[:] = [*desk.inbox, *found], []
@@ -449,7 +459,7 @@ async def watch(desk: Desk) -> bool:
             current[slot.nonce] = _reorged(desk, work, slot)
     for receipt in receipts:
         nonce = lane.nonce_of(receipt.hash)
-        if nonce is None or current[nonce].receipt is not None:
+        if nonce is None or current[nonce].receipt is not None or _is_hearsay(desk, current[nonce], receipt):
             continue
         match await _is_canonical(desk, receipt):
             case True:
@@ -464,6 +474,26 @@ async def watch(desk: Desk) -> bool:
     window = windows.grown(lane.record.window, desk.rules.window, blocks=len(blocks))
     work.record(replace(work.lane_record, window=window))
     return await desk.commit(work)
+
+
+def _is_account_due(desk: Desk) -> bool:
+    """Whether to ask again what the account has executed: nothing else shows who used a nonce without telling us."""
+    lane, head = desk.lane, desk.head
+    if head.final.number != desk.seen_final:
+        # A nonce that somebody used is news again whenever finality moves.
+        desk.account_due |= bool(lane.lost_slots())
+        desk.seen_final = head.final.number
+    reserved = (slot for slot in lane.open_slots() if slot.reservation is not None)
+    return desk.account_due or (desk.seen_at != head.top and any(reserved))
+
+
+def _is_hearsay(desk: Desk, slot: Slot, receipt: Receipt) -> bool:
+    """Whether only the holder of a reservation says that this hash belongs to his nonce; then the count must tell."""
+    attempt = slot.attempt(receipt.hash)
+    if attempt is None or attempt.raw:
+        return False
+    desk.account_due |= not desk.lane.is_consumed(slot)
+    return True
 
 
 def _tell_depth(desk: Desk, work: Work, slot: Slot) -> None:

@@ -43,6 +43,7 @@ MAX_IDEMPOTENCY_KEY: Final = 255
 MAX_PAGE: Final = 500
 MAX_REASON: Final = 500
 MOST_CONFIRMATIONS: Final = 10_000
+MOST_SECONDS: Final = 600  # that a nonce is reserved for
 LARGEST_NUMBER: Final = 2**63 - 1  # what a database column holds
 LAST_SECOND: Final = 253_402_300_799  # of the year 9999: later times cannot be written
 
@@ -166,6 +167,18 @@ _NUMBERS: Final = ("chain_id", "nonce", "cursor", "limit")
 def parse_lane(chain_id: str, address: str) -> LaneKey:
     """A lane as a path names it."""
     return LaneKey(parse_number(chain_id, "chain_id", LARGEST_NUMBER), _address(address, "address"))
+
+
+def parse_signed(hash: str, raw: str | None) -> tuple[Hash, bytes | None]:
+    """What somebody signed for a nonce that he had reserved: its hash, and its bytes if he gives them."""
+    return _hash(hash, "hash"), None if raw is None else _data(raw, "raw")
+
+
+def parse_seconds(seconds: float) -> float:
+    """For how long a nonce may be reserved."""
+    if not 0 < seconds <= MOST_SECONDS:
+        raise BadRequest(f"expected more than 0 and at most {MOST_SECONDS}", field="seconds")
+    return float(seconds)
 
 
 def parse_number(value: Number, field: str, most: int) -> int:
@@ -380,18 +393,18 @@ def _hash(text: str, field: str) -> Hash:
     return text.lower()
 
 
-def _data(text: str) -> bytes:
+def _data(text: str, field: str = "data") -> bytes:
     # Its length first: fromhex would accept blanks, and a megabyte of them.
     if not text.startswith("0x") or len(text) % 2:
-        raise BadRequest("expected 0x and an even number of hex digits", field="data")
+        raise BadRequest("expected 0x and an even number of hex digits", field=field)
     if len(text) > 2 + 2 * MAX_DATA:
-        raise BadRequest(f"longer than {MAX_DATA} bytes", field="data")
+        raise BadRequest(f"longer than {MAX_DATA} bytes", field=field)
     try:
         data = bytes.fromhex(text[2:])
     except ValueError:
-        raise BadRequest("expected hex digits after 0x", field="data") from None
+        raise BadRequest("expected hex digits after 0x", field=field) from None
     if len(data) * 2 != len(text) - 2:
-        raise BadRequest("expected hex digits after 0x", field="data")
+        raise BadRequest("expected hex digits after 0x", field=field)
     return data
 
 

@@ -6,6 +6,7 @@ refuses it, and answers in the same commit.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nonchalant.model import Fees, Hash, LaneKey, Millis, Payload, Speed, TxId
@@ -37,7 +38,11 @@ class Bump:
 
 @dataclass(frozen=True, slots=True)
 class Reserve:
-    """Keep a nonce for the holder until then."""
+    """Keep a nonce for the holder until then, and for ten minutes at most.
+
+    Answers `nonce` and `deadline` (milliseconds, as it was granted). Refused: `too_late`, `too_many_reservations`,
+    `window_full`, `quarantined`, `lane_paused`, `lane_unhealthy`, `reset_needed`.
+    """
 
     holder: str
     deadline: Millis
@@ -45,7 +50,12 @@ class Reserve:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The holder signed this hash for its nonce; `raw` given is sent by us too."""
+    """The holder signed this hash for its nonce; `raw` given is sent by us too.
+
+    Answers `nonce` and `hash`. May be said again, and for another hash at the same nonce (a better price). Refused:
+    `not_reserved`, `not_the_holder`, `reservation_expired`, `wrong_bytes`, `cannot_be_sent` (no transaction at all),
+    `known_hash`, `already_used`.
+    """
 
     nonce: int
     holder: str
@@ -55,7 +65,11 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The holder will not use its nonce."""
+    """The holder will not use its nonce.
+
+    Answers `nonce` and the lane's `next_nonce`. Refused: `not_reserved`, `not_the_holder`, `reservation_expired`,
+    `already_used`, `already_consumed`.
+    """
 
     nonce: int
     holder: str
@@ -63,19 +77,33 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """Look at the chain anew: counts, every live attempt, the next nonce."""
+    """Look at the chain anew: counts, every live attempt, the next nonce.
+
+    Answers `head`, `final` (heights), `count`, `final_count`, `next_nonce`, `settled_below`, `live` (slots that are not
+    final), `executed` (attempts that a block holds) and `holes` (nonces, the first hundred).
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """Close this hole, or every hole, with a transfer of nothing."""
+    """Close this hole, or every hole that something waits behind, with a transfer of nothing.
+
+    The nonce of a reservation that was used, and that the chain does not take, may be named too. Answers `filled`
+    (nonces) and `left` (how many more there are). Refused: `not_a_hole`, `reserved`, `quarantined`, `cannot_be_sent`.
+    """
 
     nonce: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """Take the chain's count for the next nonce; by force even while attempts live."""
+    """Take the chain's count for the next nonce; by force even while attempts live, or if what was final is gone.
+
+    Answers `next_nonce`, `settled_below`, `settled_below_before` (higher: what was final below it is given up),
+    `recalled` (ids that are queued again, because nothing of them left) and `kept` (`{nonce, kind, tx, hash}` of what
+    may still be executed). Refused without force: `attempts_live`, with `count` and `live` (as `kept`); `was_final`, with
+    `count`.
+    """
 
     force: bool = False
 
@@ -94,3 +122,17 @@ class Wish:
     @property
     def tx_id(self) -> TxId | None:
         return self.act.tx_id if isinstance(self.act, Cancel | Replace | Bump) else None
+
+
+class Refusal(Exception):
+    """The wish is not granted; the code, the sentence and what else is to be told are the answer."""
+
+    def __init__(self, code: str, reason: str, **data: object) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+        self.data: Mapping[str, object] = data
+
+
+class NotYet(Exception):
+    """The wish waits for its turn."""

@@ -299,6 +299,17 @@ class Rig:
         self.chain.reorg(depth, keep=1.0 if keep else 0.0, forget=forget)
         await self.advance(BLOCK_SECONDS)
 
+    async def reset_chain(self, blocks: int = 1) -> None:
+        """The chain begins anew, and its nodes know nothing of what was: as when a dev chain is started again."""
+        first = self.chain.head.at(0)
+        assert first is not None
+        self.chain.head = self.chain.final = first
+        for endpoint in self.chain.endpoints:
+            endpoint.head = endpoint.final = first
+            endpoint._blocks = {first.hash: first}
+            endpoint.pool.clear()
+        await self.mine(blocks)
+
     async def reaches(self, tx: Transaction, state: State, seconds: float = 30.0) -> Transaction:
         """The transaction, once it is in this state. When it is sent, every endpoint that answers has answered."""
         deadline = self.loop.time() + seconds

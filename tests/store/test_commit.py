@@ -7,6 +7,7 @@ from types import NoneType
 
 import pytest
 
+from nonchalant import lifecycle
 from nonchalant.errors import RowMoved
 from nonchalant.lifecycle import Broadcast, Confirmed, Failed, Held, Included, Marked, Outrun, Reverted, Superseded
 from nonchalant.model import (
@@ -326,7 +327,33 @@ async def test_an_attempt_is_never_written_over(store: Store) -> None:
     await assign(store, lease, (tx, 0))
     [attempt] = (await store.attempts(["a"]))["a"]
     await refused(store, Change(attempts=(replace(attempt, raw=b"other"),)), lease)
-    await refused(store, Change(attempts=(attempt,)), lease)
+    await store.commit(Change(attempts=(replace(attempt, gas=1, epoch=9),)), lease)
+    assert (await store.attempts(["a"]))["a"] == [attempt]
+
+
+async def test_the_same_bytes_are_signed_again_for_whoever_has_the_nonce_then(store: Store) -> None:
+    """A transaction is recalled and comes back to the same nonce, or its chain was reset and another does the same."""
+    tx, other = await accept(store, "a", "b")
+    lease = await take(store)
+    await assign(store, lease, (tx, 0))
+    [attempt] = (await store.attempts(["a"]))["a"]
+    [signed] = (await store.load(lease)).transactions
+    queued, _ = lifecycle.step(signed, lifecycle.Recalled(), 1)
+    await store.commit(Change(transactions=(queued,), freed=(0,)), lease)
+    again, _ = lifecycle.step(queued, lifecycle.Assigned(0, attempt.hash), 2)
+    slot = a_slot(0, attempt, tx_id="a")
+    await store.commit(Change(transactions=(again,), slots=(slot,), attempts=(attempt,)), lease)
+    assert (await store.load(lease)).slots[0].attempts == (attempt,)
+    back, _ = lifecycle.step(again, lifecycle.Recalled(), 3)
+    await store.commit(Change(transactions=(back,), freed=(0,)), lease)
+    twin = replace(attempt, tx_id="b")
+    bound, _ = lifecycle.step(other, lifecycle.Assigned(0, twin.hash), 4)
+    slot = a_slot(0, twin, tx_id="b")
+    await store.commit(Change(transactions=(bound,), slots=(slot,), attempts=(twin,)), lease)
+    assert (await store.load(lease)).slots[0].attempts == (twin,)
+    assert (await store.attempts(["a", "b"])) == {"a": [attempt], "b": [twin]}
+    await store.commit(Change(answered=(replace(twin, answer="accepted"),)), lease)
+    assert [one.answer for one in (await store.attempts(["a"]))["a"]] == [attempt.answer]
 
 
 async def test_an_answer_cannot_change_what_was_signed(store: Store) -> None:
@@ -388,9 +415,9 @@ async def test_a_row_that_contradicts_itself_is_refused(
         replace(a_slot(0, tx_id="a"), wanted=Wanted.CANCEL),
         replace(a_slot(0, tx_id="a"), payload_version=0),
         replace(a_slot(0, tx_id=None), payload_version=1),
-        # A holder has a deadline, and only a reservation has a holder.
+        # A reservation has a holder, and a transaction has none.
         replace(a_slot(0, tx_id="a"), reservation=Reservation("h", 5)),
-        replace(a_slot(0, tx_id=None), reservation=Reservation("h", 5)),
+        replace(a_slot(0, tx_id=None), kind=SlotKind.RESERVATION, payload_version=1),
     ],
 )
 async def test_a_slot_that_contradicts_itself_is_refused(store: Store, slot: Slot) -> None:

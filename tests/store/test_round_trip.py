@@ -256,9 +256,9 @@ def test_a_change_is_loaded_as_it_was_committed(
 
 
 @settings(max_examples=60)
-@given(attempts(3, None), st.none() | receipts, st.none() | st.builds(Reservation, texts, numbers), st.booleans())
+@given(attempts(3, None), st.none() | receipts, st.builds(Reservation, texts, numbers), st.booleans(), st.booleans())
 def test_a_slot_without_a_transaction_is_loaded_as_it_was_committed(
-    signed: list[Attempt], receipt: Receipt | None, reservation: Reservation | None, is_filler: bool
+    signed: list[Attempt], receipt: Receipt | None, reservation: Reservation, is_filler: bool, was_reserved: bool
 ) -> None:
     async def scenario(store: SqliteStore) -> None:
         slot = Slot(
@@ -267,7 +267,7 @@ def test_a_slot_without_a_transaction_is_loaded_as_it_was_committed(
             tx_id=None,
             attempts=tuple(signed),
             payload_version=0 if is_filler else 1,
-            reservation=None if is_filler else reservation,
+            reservation=None if is_filler and not was_reserved else reservation,
             receipt=receipt,
         )
         lease = await take(store)

@@ -319,7 +319,9 @@ class SqliteStore:
     def _put_control(self, lane: LaneKey, after: Control) -> None:
         if after.mode is Mode.OPEN:
             self._run("believe_chain", **lane._asdict())
-        self._run("put_control", **lane._asdict(), mode=after.mode.value, reason=after.reason, now=after.since)
+        columns = {"mode": after.mode.value, "reason": after.reason, "now": after.since}
+        if self._run("put_control", **lane._asdict(), **columns).rowcount == 0:
+            return  # it is halted, and stays so
         told = Event(
             kind="lane.resumed" if after.mode is Mode.OPEN else "lane.paused",
             lane=lane,

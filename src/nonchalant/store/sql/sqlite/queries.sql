@@ -227,8 +227,10 @@ DELETE FROM wishes WHERE reply IS NOT NULL AND made_at < :before;
 SELECT * FROM controls WHERE chain_id = :chain_id AND address = :address;
 
 -- put_control --
+-- Only by being opened does a lane leave a halt: somebody has looked.
 INSERT INTO controls (chain_id, address, mode, reason, since) VALUES (:chain_id, :address, :mode, :reason, :now)
-ON CONFLICT (chain_id, address) DO UPDATE SET mode = excluded.mode, reason = excluded.reason, since = excluded.since;
+ON CONFLICT (chain_id, address) DO UPDATE SET mode = excluded.mode, reason = excluded.reason, since = excluded.since
+WHERE controls.mode <> 'halted' OR excluded.mode IN ('open', 'halted');
 
 -- believe_chain --
 -- Whatever was final here before, the chain as it is now counts.
@@ -263,8 +265,8 @@ DELETE FROM slots WHERE chain_id = :chain_id AND address = :address AND nonce = 
 DELETE FROM slots WHERE chain_id = :chain_id AND address = :address AND nonce >= :nonce AND settled = 1;
 
 -- insert_attempt --
--- Only for a live slot that is bound to the same transaction. The same bytes may be signed again for a filler whose slot
--- was given back; they stay the attempt they were. No row: the slot is bound to something else, or final.
+-- Only for a live slot that is bound to the same transaction. The same bytes may be signed again after the slot was given
+-- back; they stay the attempt they were. No row: the slot is bound to something else, or final.
 INSERT INTO attempts (
     hash, chain_id, address, nonce, tx_id, kind, payload_version, fees, gas, raw, epoch, signed_at, floor,
     sent_at, answer
@@ -274,13 +276,14 @@ SELECT
     :sent_at, :answer
 FROM slots
 WHERE chain_id = :chain_id AND address = :address AND nonce = :nonce AND settled = 0 AND tx_id IS :tx_id
-ON CONFLICT (hash) DO UPDATE SET answer = excluded.answer
-WHERE attempts.tx_id IS NULL AND excluded.tx_id IS NULL AND attempts.raw = excluded.raw;
+ON CONFLICT (hash, coalesce(tx_id, '')) DO UPDATE SET answer = excluded.answer
+WHERE attempts.chain_id = excluded.chain_id AND attempts.address = excluded.address
+    AND attempts.nonce = excluded.nonce AND attempts.raw = excluded.raw;
 
 -- answer_attempt --
 -- No row: the lane never signed it.
 UPDATE attempts SET sent_at = :sent_at, answer = :answer
-WHERE hash = :hash AND chain_id = :chain_id AND address = :address;
+WHERE hash = :hash AND tx_id IS :tx_id AND chain_id = :chain_id AND address = :address;
 
 -- update_lane --
 -- No row: the lane was never declared.

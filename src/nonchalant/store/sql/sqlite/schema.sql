@@ -146,7 +146,7 @@ CREATE TABLE slots (
     tx_id    TEXT CHECK ((kind = 'transaction') = (tx_id IS NOT NULL)),
     wanted   TEXT NOT NULL CHECK (wanted IN ('payload', 'nothing', 'cancel', 'expiry')),
     payload_version INTEGER NOT NULL CHECK ((payload_version = 0) = (wanted <> 'payload' OR kind = 'filler')),
-    holder   TEXT CHECK (holder IS NULL OR kind = 'reservation'),
+    holder   TEXT CHECK (holder IS NOT NULL OR kind <> 'reservation') CHECK (holder IS NULL OR kind <> 'transaction'),
     deadline INTEGER CHECK ((deadline IS NULL) = (holder IS NULL)),
     receipt  TEXT,
     settled  INTEGER NOT NULL DEFAULT 0,
@@ -190,7 +190,7 @@ BEGIN
 END;
 
 CREATE TABLE attempts (
-    hash      TEXT PRIMARY KEY,
+    hash      TEXT NOT NULL,
     chain_id  INTEGER NOT NULL,
     address   TEXT NOT NULL,
     nonce     INTEGER NOT NULL,
@@ -208,6 +208,8 @@ CREATE TABLE attempts (
     CHECK ((kind IN ('filler', 'outside')) = (tx_id IS NULL))
 ) STRICT;
 
+-- The same bytes may be signed again, for whoever has the nonce then: when it was given back, or its chain was reset.
+CREATE UNIQUE INDEX one_attempt_a_transaction ON attempts (hash, coalesce(tx_id, ''));
 CREATE INDEX attempts_of_a_slot ON attempts (chain_id, address, nonce);
 CREATE INDEX attempts_of_a_transaction ON attempts (tx_id) WHERE tx_id IS NOT NULL;
 CREATE INDEX attempts_of_nobody ON attempts (chain_id, address, signed_at) WHERE tx_id IS NULL;

@@ -1,0 +1,130 @@
+"""Steering a lane from a program: how it should be run, the manual tools, and nonces for those who sign by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import structlog
+
+from nonchalant.asking import Asking, until
+from nonchalant.errors import NotFound, StoreUnavailable, WishPending, WishRefused
+from nonchalant.model import Control, LaneKey, Mode
+from nonchalant.ports import Clock, Entropy, LaneSummary, Store
+from nonchalant.wire import parse_seconds, parse_signed
+from nonchalant.wishes import Fill, Release, Reserve, Reset, Sync, Use
+
+log = structlog.get_logger()
+
+
+class LaneHandle:
+    """One account on one chain.
+
+    What its owner must do (`reserve`, `sync`, `fill`, `reset`) raises `WishRefused` if he will not, and `WishPending`
+    if nobody answers within ten seconds; then nothing was done, and nothing will be.
+    """
+
+    def __init__(self, key: LaneKey, *, asking: Asking, store: Store, clock: Clock, entropy: Entropy) -> None:
+        self.key = key
+        self._asking = asking
+        self._store = store
+        self._clock = clock
+        self._entropy = entropy
+
+    async def show(self) -> LaneSummary:
+        found = await self._store.lane(self.key)
+        if found is None:
+            raise NotFound(f"there is no lane {self.key}")
+        return found
+
+    # how it should be run
+
+    async def pause(self, reason: str = "") -> Control:
+        """Give out no more nonces; what has one goes on."""
+        return await self._asking.control(self.key, Mode.PAUSED, reason)
+
+    async def drain(self, reason: str = "") -> Control:
+        """As `pause`, and take no new requests either."""
+        return await self._asking.control(self.key, Mode.DRAINING, reason)
+
+    async def resume(self, reason: str = "") -> Control:
+        """Open it, and believe its chain as it is now: after a halt, somebody must have looked."""
+        return await self._asking.control(self.key, Mode.OPEN, reason)
+
+    async def cancel_all(self) -> int:
+        """Cancel everything that is live; how many were asked for. The outcomes tell."""
+        return await self._asking.cancel_all(self.key)
+
+    # the manual tools
+
+    async def sync(self) -> Mapping[str, object]:
+        """Look at the chain anew; what was found (`wishes.Sync`)."""
+        return (await self._asking.of_lane(self.key, Sync())).data
+
+    async def fill(self, nonce: int | None = None) -> Mapping[str, object]:
+        """Close this hole, or every hole that something waits behind; which (`wishes.Fill`)."""
+        return (await self._asking.of_lane(self.key, Fill(nonce))).data
+
+    async def reset(self, *, force: bool = False) -> Mapping[str, object]:
+        """Take the chain's word for the next nonce; what is given up for it (`wishes.Reset`)."""
+        return (await self._asking.of_lane(self.key, Reset(force))).data
+
+    # nonces for others
+
+    @asynccontextmanager
+    async def reserve(self, seconds: float = 60.0) -> AsyncIterator[ReservedNonce]:
+        """A nonce to sign for by oneself, within that time (ten minutes at most).
+
+        Say what became of it inside the block: `used`, or `release`. Leaving without either releases it, and so does
+        an exception, unless `used` was called. When the time is over, a filler takes the nonce.
+        """
+        holder = self._entropy.token()
+        act = Reserve(holder, until(self._clock, parse_seconds(seconds)))
+        reply = await self._asking.of_lane(self.key, act)
+        slot = ReservedNonce(self._asking, self.key, int(str(reply.data["nonce"])), holder)
+        try:
+            yield slot
+        finally:
+            await slot.leave()
+
+
+class ReservedNonce:
+    """A nonce that is kept for us; nobody else may speak for it."""
+
+    def __init__(self, asking: Asking, lane: LaneKey, nonce: int, holder: str) -> None:
+        self.nonce = nonce
+        self._asking = asking
+        self._lane = lane
+        self._holder = holder
+        self._is_told = False  # what became of it, or that is under way
+
+    async def used(self, hash: str | bytes, raw: str | bytes | None = None) -> None:
+        """This was signed for it. Bytes that are given are checked, kept, and sent until the chain has them.
+
+        May be called again with another hash, for a better price at the same nonce.
+        """
+        self._is_told = True  # whatever comes of it, somebody may have the bytes
+        known, signed = parse_signed(_hex(hash), None if raw is None else _hex(raw))
+        await self._asking.of_lane(self._lane, Use(self.nonce, self._holder, known, signed))
+
+    async def release(self) -> None:
+        """Nothing was signed for it: somebody else may have it."""
+        await self._asking.of_lane(self._lane, Release(self.nonce, self._holder))
+        self._is_told = True
+
+    async def leave(self) -> None:
+        """Release it unless something was said. If that fails, the deadline does what is left to do."""
+        if self._is_told:
+            return
+        try:
+            await self.release()
+        except (WishRefused, WishPending, StoreUnavailable) as error:
+            log.info("reservation.left", lane=str(self._lane), nonce=self.nonce, reason=str(error))
+
+    def __repr__(self) -> str:
+        return f"<ReservedNonce {self.nonce} of {self._lane}>"
+
+
+def _hex(value: str | bytes) -> str:
+    """Libraries give either."""
+    return "0x" + bytes(value).hex() if isinstance(value, bytes) else value
