@@ -2,9 +2,9 @@
 
     python -m tests.long --hours 2
 
-It goes round: every scenario on anvil, simulated histories (new seeds each time), `kill -9` at crash points, a mutant
-from scratch, and 1,000 transactions under twenty kills. It stops at the first failure, says how to see it again, and
-leaves the state as it is, so that the next run begins with what failed.
+It goes round: every scenario on anvil and storms of them, simulated histories (new seeds each time), `kill -9` at crash
+points, a mutant from scratch, and 1,000 transactions under twenty kills. It stops at the first failure, says how to see
+it again, and leaves the state as it is, so that the next run begins with what failed.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from tests import results
 from tests.anvil import ROOT
 from tests.e2e import kills
 from tests.e2e.crashes import Story, survive
+from tests.e2e.scenarios import storm as storms
 
 STATE = ROOT / ".make" / "long.json"
 
@@ -40,6 +41,8 @@ LAST_STEP = 150
 MUTANT_SEEDS = 2_000
 SCENARIOS = "tests/e2e/scenarios"
 SCENARIOS_IN_PARALLEL = 4
+STORMS_AT_ONCE = 4
+STORM_TRANSACTIONS = 200
 
 
 class Failed(Exception):
@@ -58,6 +61,9 @@ class Reached:
     killed_transactions: int = 0
     kills: int = 0
     scenarios: int = 0
+    storms: int = 0
+    storm_transactions: int = 0
+    storm_reorgs: int = 0
     seconds: float = 0.0
 
     def lines(self) -> list[str]:
@@ -66,6 +72,7 @@ class Reached:
             f"{len(self.mutants)} mutants caught from scratch, each within {MUTANT_SEEDS} seeds",
             f"{self.crashes} times kill -9 at a crash point, all {self.crash_histories} histories exact on the chain",
             f"{self.scenarios} scenarios on anvil behind the fault proxy, chain and store equal after each",
+            f"{self.storm_transactions} transactions in {self.storms} storms with {self.storm_reorgs} reorgs, the same",
             f"{self.killed_transactions} transactions under {self.kills} kills, each executed once",
             f"{self.seconds / 3600:.2f} hours in all",
         ]
@@ -199,7 +206,24 @@ def play(reached: Reached, left: Callable[[], float]) -> None:
     reached.scenarios += int(passed[1])
 
 
-ROUND = (play, simulate, crash, mutate, simulate, crash, mutate, simulate, kill)
+def storm(reached: Reached, left: Callable[[], float]) -> None:
+    """The next storms on anvil: everything at random, and the same exact audit."""
+    for _ in range(STORMS_AT_ONCE):
+        if left() < 300:
+            return
+        seed = reached.storms
+        with tempfile.TemporaryDirectory(prefix="storm-", ignore_cleanup_errors=True) as folder:
+            try:
+                figures = asyncio.run(storms.rage(Path(folder), seed, STORM_TRANSACTIONS))
+            except AssertionError as error:
+                command = f"python -m tests.e2e.scenarios.storm --seed {seed} --transactions {STORM_TRANSACTIONS}"
+                raise Failed(f"{command}\n{error}") from error
+        reached.storms += 1
+        reached.storm_transactions += figures.transactions
+        reached.storm_reorgs += figures.acts["reorg"]
+
+
+ROUND = (play, storm, simulate, crash, mutate, simulate, crash, mutate, simulate, kill)
 
 
 def run(hours: float) -> None:

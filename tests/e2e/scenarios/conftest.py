@@ -3,37 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from nonchalant import app, assign, broadcast, desk, engine, policy, watch
-from nonchalant.config import Settings
-from nonchalant.engine import EngineRules
-from nonchalant.model import Speed
-from nonchalant.policy import Patience
-from tests import anvil
-from tests.e2e.scenarios.scene import Scene
+from tests.e2e.scenarios.scene import Scene, opened
 
 FOLDER = Path(__file__).parent
 UNDISTURBED = "undisturbed"
 Interlude = Callable[[], Awaitable[None]]
-
-# What takes a minute in production is decided within a second here: the order of events is what counts.
-PATIENCE = Patience(resend_after=200, bump_after=dict.fromkeys(Speed, 400))
-QUICK = {
-    (engine, "TICK_SECONDS"): 0.05,
-    (engine, "REST_SECONDS"): 0.05,
-    (watch, "LOOK_SECONDS"): 0.3,
-    (watch, "HEDGE_SECONDS"): 0.3,
-    (watch, "MARKET_SECONDS"): 0.1,
-    (assign, "FIRST_RETRY"): 50,
-    (assign, "LONGEST_RETRY"): 200,
-    (desk, "SIGNER_PAUSE"): 100,
-    (broadcast, "FILLER_PAUSE"): 200,
-    (policy, "ROUNDS_BEFORE_GIVING_UP"): 3,
-}
 
 
 @pytest.fixture
@@ -43,23 +21,9 @@ def slots_in_an_epoch() -> int:
 
 
 @pytest.fixture
-async def scene(tmp_path: Path, slots_in_an_epoch: int, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
-    for (module, name), value in QUICK.items():
-        monkeypatch.setattr(module, name, value)
-    real = app.engine_rules
-
-    def rules(settings: Settings, *args: object) -> EngineRules:
-        made = real(settings, *args)
-        lanes = {lane: replace(found, patience=PATIENCE) for lane, found in made.lanes.items()}
-        return replace(made, lanes=lanes, sweep_seconds=0.1)
-
-    monkeypatch.setattr(app, "engine_rules", rules)
-    async with anvil.running(slots_in_an_epoch=slots_in_an_epoch) as chain:
-        scene = Scene(chain, tmp_path)
-        try:
-            yield scene
-        finally:
-            await scene.close()
+async def scene(tmp_path: Path, slots_in_an_epoch: int) -> AsyncIterator[Scene]:
+    async with opened(tmp_path, slots_in_an_epoch) as scene:
+        yield scene
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, closing
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from tests.anvil import Anvil
 from tests.e2e import ledger
 from tests.e2e.rig import payment, settings, until
 from tests.e2e.scenarios import books
+from tests.e2e.scenarios.haste import in_haste
 
 GWEI = 10**9
 ETHER = 10**18
@@ -366,3 +368,23 @@ class Scene:
             key: state for state, keys in others.items() for key in keys
         }
         return await books.audit(self.chain, self.store, expected, foreign=foreign, left_over=left_over)
+
+    async def audit_as_told(self, *, foreign: Collection[str] = ()) -> Counter[str]:
+        """Whatever ends they came to are the chain's; how often each came. `foreign` may have been lost."""
+        await self.stop()
+        states = books.Books(self.store).states
+        executed = {deed.hash for deed in await books.read_chain(self.chain)}
+        await books.audit(self.chain, self.store, states, foreign=executed.intersection(foreign))
+        return Counter(states.values())
+
+
+@asynccontextmanager
+async def opened(folder: Path, slots_in_an_epoch: int = 1) -> AsyncIterator[Scene]:
+    """A scene on an anvil of its own, that calls final what is twice `slots_in_an_epoch` below its head."""
+    async with anvil.running(slots_in_an_epoch=slots_in_an_epoch) as chain:
+        scene = Scene(chain, folder)
+        try:
+            with in_haste():
+                yield scene
+        finally:
+            await scene.close()

@@ -1,0 +1,46 @@
+"""What takes a minute in production is decided within a second in a scenario: the order of events is what counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from nonchalant import app, assign, broadcast, desk, engine, policy, watch
+from nonchalant.config import Settings
+from nonchalant.engine import EngineRules
+from nonchalant.model import Speed
+from nonchalant.policy import Patience
+
+PATIENCE = Patience(resend_after=200, bump_after=dict.fromkeys(Speed, 400))
+QUICK = {
+    (engine, "TICK_SECONDS"): 0.05,
+    (engine, "REST_SECONDS"): 0.05,
+    (watch, "LOOK_SECONDS"): 0.3,
+    (watch, "HEDGE_SECONDS"): 0.3,
+    (watch, "MARKET_SECONDS"): 0.1,
+    (assign, "FIRST_RETRY"): 50,
+    (assign, "LONGEST_RETRY"): 200,
+    (desk, "SIGNER_PAUSE"): 100,
+    (broadcast, "FILLER_PAUSE"): 200,
+    (policy, "ROUNDS_BEFORE_GIVING_UP"): 3,
+}
+
+
+@contextmanager
+def in_haste() -> Iterator[None]:
+    """Nodes opened in here lose patience quickly."""
+    real = app.engine_rules
+
+    def rules(settings: Settings, *args: object) -> EngineRules:
+        made = real(settings, *args)
+        lanes = {lane: replace(found, patience=PATIENCE) for lane, found in made.lanes.items()}
+        return replace(made, lanes=lanes, sweep_seconds=0.1)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for (module, name), value in QUICK.items():
+            patch.setattr(module, name, value)
+        patch.setattr(app, "engine_rules", rules)
+        yield
