@@ -232,7 +232,7 @@ class Desk:
         """Ask what the account has executed, at our head and at finality, of endpoints that have those blocks.
 
         One endpoint that says too much would declare a nonce gone that is not: more than half must say so. Finality,
-        and that a nonce we gave to nobody is used, take the word of at least half of all endpoints; without it, what
+        and that a nonce is used which is bound to nobody, take the word of at least half of all endpoints; without it, what
         was known stands. Whether finality was told.
         """
         top, final, address = self.head.top, self.head.final, self.key.address
@@ -242,7 +242,7 @@ class Desk:
         if not at_head or (lane.record.next_nonce is None and len(at_head) < enough):
             raise Unreachable(f"too few endpoints tell of {address} at block {top.number}")
         count = heads.believed([account.count for account in at_head])
-        lane.count = count if len(at_head) >= enough else min(count, lane.next_nonce)
+        lane.count = count if len(at_head) >= enough else min(count, lane.first_unbound)
         lane.balance = heads.believed([account.balance for account in at_head])
         lane.delegated = any(account.delegated for account in at_head)
         told = len(at_final) >= enough

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice, takewhile
+from itertools import count, islice, takewhile
 
 from nonchalant import lifecycle
 from nonchalant.model import (
@@ -91,6 +91,11 @@ class Lane:
     def _lowest(self) -> int:
         """Nobody else has a nonce from here on, as far as we know."""
         return max(self.record.settled_below, self.count, self.pooled)
+
+    @property
+    def first_unbound(self) -> int:
+        """The first nonce above what is known to be used that is bound to nothing."""
+        return next(nonce for nonce in count(max(self.record.settled_below, self.count)) if nonce not in self.slots)
 
     def gaps(self) -> list[int]:
         """Holes that something already signed waits behind."""

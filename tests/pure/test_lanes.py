@@ -71,6 +71,13 @@ def with_slots(lane: Lane, nonces: list[int], next_nonce: int) -> Lane:
 # nonces
 
 
+def test_the_first_unbound_nonce_is_above_what_is_used_and_what_is_bound_next_to_it() -> None:
+    assert a_lane(2, 3, 5, count=2, next_nonce=6).first_unbound == 4
+    assert a_lane(2, 3, 5, settled_below=4, count=2, next_nonce=6).first_unbound == 4
+    assert a_lane(2, 3, 5, count=5, next_nonce=6).first_unbound == 6
+    assert a_lane(next_nonce=3).first_unbound == 0
+
+
 @given(lanes(), st.integers(0, 10))
 def test_nonces_given_out_are_free_unused_distinct_and_ascending(lane: Lane, wanted: int) -> None:
     taken = lane.take(wanted)
