@@ -455,13 +455,13 @@ async def watch(desk: Desk) -> bool:
     work = desk.work()
     current, blocks = dict(lane.slots), set[BlockRef]()
     for slot in lane.slots.values():
-        if slot.receipt is not None and await _is_canonical(desk, slot.receipt) is False:
+        if slot.receipt is not None and await _is_canonical(desk, slot.receipt.block) is False:
             current[slot.nonce] = _reorged(desk, work, slot)
     for receipt in receipts:
         nonce = lane.nonce_of(receipt.hash)
         if nonce is None or current[nonce].receipt is not None or _is_hearsay(desk, current[nonce], receipt):
             continue
-        match await _is_canonical(desk, receipt):
+        match await _is_canonical(desk, receipt.block):
             case True:
                 current[nonce] = _included(desk, work, current[nonce], receipt)
                 blocks.add(receipt.block)
@@ -470,7 +470,7 @@ async def watch(desk: Desk) -> bool:
             case False:
                 pass
     for slot in current.values():
-        _tell_depth(desk, work, slot)
+        await _tell_depth(desk, work, slot)
     window = windows.grown(lane.record.window, desk.rules.window, blocks=len(blocks))
     work.record(replace(work.lane_record, window=window))
     return await desk.commit(work)
@@ -496,13 +496,13 @@ def _is_hearsay(desk: Desk, slot: Slot, receipt: Receipt) -> bool:
     return True
 
 
-def _tell_depth(desk: Desk, work: Work, slot: Slot) -> None:
+async def _tell_depth(desk: Desk, work: Work, slot: Slot) -> None:
     """Say it once a mined transaction has as many blocks above it as was asked, and again when a fork replaces them."""
     tx = desk.lane.transaction_of(slot)
     if tx is None or tx.confirmations is None or slot.receipt is None:
         return
     asked, tx = tx.confirmations, work.latest(tx)
-    if tx.deep is not None and tx.deep.number > desk.head.final.number and not desk.head.has(tx.deep):
+    if tx.deep is not None and await _is_canonical(desk, tx.deep) is False:
         tx = work.move(tx, lifecycle.Forked())
     if tx.deep is None:
         above = desk.head.above(slot.receipt.block, asked)
@@ -510,10 +510,10 @@ def _tell_depth(desk: Desk, work: Work, slot: Slot) -> None:
             work.move(tx, lifecycle.Deepened(above))
 
 
-async def _is_canonical(desk: Desk, receipt: Receipt) -> bool | None:
-    """Whether the linked chain holds the receipt's block; None: too few endpoints say, which changes nothing."""
+async def _is_canonical(desk: Desk, block: BlockRef) -> bool | None:
+    """Whether the linked chain holds the block; None: too few endpoints say, which changes nothing."""
     try:
-        return await desk.eyes.vouch(receipt.block)
+        return await desk.eyes.vouch(block)
     except Unreachable:
         return None
 

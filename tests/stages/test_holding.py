@@ -1,0 +1,146 @@
+"""Holding, releasing, and what becomes of a transaction whose nonce somebody else used."""
+
+from __future__ import annotations
+
+import pytest
+
+from nonchalant.errors import TooLate
+from nonchalant.model import Mode, OnSuperseded, State, Transaction
+from tests.lessons import lesson
+from tests.stages.rig import ALICE, Rig, staged
+
+HOLD, REQUEUE = OnSuperseded.HOLD, OnSuperseded.REQUEUE
+
+
+@staged()
+async def test_a_held_transaction_waits_and_others_pass_it_until_it_is_released(rig: Rig) -> None:
+    await rig.asking.control(ALICE, Mode.PAUSED)
+    tx, other = await rig.submit("held"), await rig.submit("other")
+    held = await rig.asking.hold(tx.id, "ask Bob first")
+    assert held.held
+    assert held.attention is not None
+    assert (held.attention.code, held.attention.reason) == ("held", "ask Bob first")
+    await rig.asking.control(ALICE, Mode.OPEN)
+    await rig.reaches(other, State.SENT)
+    await rig.advance(30.0)
+    assert await rig.state(tx) is State.QUEUED
+    released = await rig.asking.release(tx.id)
+    assert (released.held, released.attention) == (False, None)
+    assert (await rig.reaches(tx, State.SENT)).nonce == 1
+    assert await rig.history(tx) == ["tx.accepted", "tx.held", "tx.released", "tx.signed", "tx.sent"]
+
+
+@lesson("requeued-place")
+@staged()
+async def test_a_released_transaction_has_the_place_it_had(rig: Rig) -> None:
+    await rig.asking.control(ALICE, Mode.PAUSED)
+    txs = await rig.submit_all(f"pay-{n}" for n in range(3))
+    await rig.asking.hold(txs[0].id)
+    await rig.asking.release(txs[0].id)
+    await rig.asking.control(ALICE, Mode.OPEN)
+    await rig.reaches(txs[-1], State.SENT)
+    assert await rig.nonces(txs) == [0, 1, 2]
+
+
+@staged()
+async def test_holding_and_releasing_again_changes_nothing(rig: Rig) -> None:
+    await rig.asking.control(ALICE, Mode.PAUSED)
+    tx = await rig.submit("pay")
+    held = await rig.asking.hold(tx.id, "first")
+    assert await rig.asking.hold(tx.id, "second") == held
+    free = await rig.asking.release(tx.id)
+    assert await rig.asking.release(tx.id) == free
+    assert await rig.history(tx) == ["tx.accepted", "tx.held", "tx.released"]
+
+
+@staged()
+async def test_what_has_a_slot_can_be_neither_held_nor_released(rig: Rig) -> None:
+    tx = await rig.reaches(await rig.submit("pay"), State.SENT)
+    for ask in (rig.asking.hold, rig.asking.release):
+        with pytest.raises(TooLate, match="only what is queued"):
+            await ask(tx.id)
+    await rig.ends(tx)
+    with pytest.raises(TooLate, match="is confirmed already"):
+        await rig.asking.hold(tx.id)
+
+
+@staged()
+async def test_holding_while_it_is_being_assigned_holds_it_and_discards_the_bytes(rig: Rig) -> None:
+    rig.freeze_at(rig.node, "signer.sign", 2.0)
+    tx, other = await rig.submit_all(["pay", "other"])
+    await rig.advance(1.0)
+    assert (await rig.asking.hold(tx.id)).held
+    await rig.reaches(other, State.SENT)
+    assert rig.sent("pay") == []
+    assert rig.slots() == {0: other.id}
+
+
+# whose nonce somebody else used
+
+
+async def superseded(rig: Rig, **wish: object) -> Transaction:
+    tx = await rig.reaches(await rig.submit("pay", **wish), State.SENT)
+    rig.intrude()
+    await rig.mine()
+    await rig.finalise()
+    return await rig.tells(tx, "tx.superseded")
+
+
+async def goes_again(rig: Rig, tx: Transaction) -> None:
+    again = await rig.reaches(tx, State.SENT)
+    assert again.nonce == 1
+    assert (await rig.ends(tx)).state is State.CONFIRMED
+    assert rig.executions("pay") == 1
+
+
+async def waits_for_a_person(rig: Rig, tx: Transaction) -> None:
+    await rig.mine(5)
+    held = await rig.read(tx)
+    assert (held.state, held.held, held.nonce) == (State.QUEUED, True, None)
+    assert await rig.mark(tx) == "superseded"
+    assert rig.executions("pay") == 0
+
+
+@pytest.mark.parametrize("asked", [None, REQUEUE])
+@staged()
+async def test_with_a_finality_tag_it_goes_again_unless_it_asked_not_to(rig: Rig, asked: OnSuperseded | None) -> None:
+    await goes_again(rig, await superseded(rig, on_superseded=asked))
+
+
+@staged()
+async def test_who_asks_to_be_held_is_held_and_goes_again_when_released(rig: Rig) -> None:
+    tx = await superseded(rig, on_superseded=HOLD)
+    await waits_for_a_person(rig, tx)
+    assert await rig.asking.release(tx.id)
+    await goes_again(rig, tx)
+
+
+@staged()
+async def test_what_was_held_for_its_nonce_can_be_cancelled(rig: Rig) -> None:
+    tx = await superseded(rig, on_superseded=HOLD)
+    await waits_for_a_person(rig, tx)
+    assert (await rig.asking.cancel(tx.id)).state is State.CANCELLED
+    await rig.mine(2)
+    assert rig.executions("pay") == 0
+
+
+@pytest.mark.parametrize("asked", [None, HOLD])
+@staged(depth=4)
+async def test_with_a_depth_it_waits_for_a_person_unless_it_asked_not_to(rig: Rig, asked: OnSuperseded | None) -> None:
+    await waits_for_a_person(rig, await superseded(rig, on_superseded=asked))
+
+
+@staged(depth=4)
+async def test_with_a_depth_who_asks_to_go_again_does(rig: Rig) -> None:
+    await goes_again(rig, await superseded(rig, on_superseded=REQUEUE))
+
+
+@staged()
+async def test_what_may_have_run_as_somebody_else_s_is_held_whatever_was_asked(rig: Rig) -> None:
+    tx = await rig.reaches(await rig.submit("pay", on_superseded=REQUEUE), State.SENT)
+    rig.intrude_as(rig.sent("pay")[0])
+    await rig.mine()
+    await rig.finalise()
+    await rig.tells(tx, "tx.superseded")
+    assert await rig.mark(tx) == "same_payload_executed"
+    assert (await rig.read(tx)).held
