@@ -24,6 +24,7 @@ from nonchalant.config import (
 )
 from nonchalant.errors import BadSettings
 from nonchalant.fees import FeeRules
+from nonchalant.health import HealthRules
 from nonchalant.model import Speed
 from nonchalant.policy import Blocks, Patience
 from nonchalant.secret import EnvSecret, FileSecret, read_private, resolve_secret
@@ -70,6 +71,8 @@ chains = [1, 137]
 key = { file = "relayer.key" }
 window = 16
 mode = "strict"
+shared = true
+health = { min_balance = "0.5 ether", movement_within = 0, confirmation_within = 7200, max_resets = 3 }
 fees = { max_fee_per_gas = "300 gwei", max_priority_fee_per_gas = 4000000000 }
 queue_limit = 100
 
@@ -110,6 +113,7 @@ def test_the_smallest_file_gets_the_defaults() -> None:
     assert account.key == PrivateKey(EnvSecret("RELAYER_KEY", "accounts[0].key.env"))
     assert (account.chains, account.window, account.queue_limit) == ((1,), 16, 10_000)
     assert (account.mode, account.max_fee, account.max_priority) == (Pace.PIPELINED, None, None)
+    assert (account.shared, account.health) == (False, HealthRules())
     assert chain.bump_after == Patience().bump_after
 
 
@@ -128,6 +132,10 @@ def test_every_setting_is_read() -> None:
     assert main.bump_after == {Speed.SLOW: 180_000, Speed.STANDARD: Blocks(5), Speed.FAST: 7_500}
     own = settings.accounts[0]
     assert (own.mode, own.max_fee, own.max_priority) == (Pace.STRICT, 300 * 10**9, 4 * 10**9)
+    assert own.shared
+    assert own.health == HealthRules(
+        min_balance=5 * 10**17, movement_within=None, confirmation_within=7200.0, max_resets=3
+    )
     assert (side.finality, side.depth) == (64, 64)
     assert (side.data_fee, side.charges_for_data) == (DataFee.OP_STACK, True)
     assert settings.chain(137) is side
@@ -322,6 +330,15 @@ def test_secrets_are_in_no_repr() -> None:
             "slow, standard, fast",
         ),
         (("id = 1\n", "id = 1\nfees = { replacement_percent = -1 }\n"), "fees.replacement_percent", "from 0"),
+        (("chains = [1]", "chains = [1]\nshared = 1"), "accounts[0].shared", "true or false"),
+        (
+            ("chains = [1]", "chains = [1]\nhealth = { movement_within = 5 }"),
+            "health.movement_within",
+            "0 for no limit",
+        ),
+        (("chains = [1]", "chains = [1]\nhealth = { movement_within = false }"), "health.movement_within", "seconds"),
+        (("chains = [1]", "chains = [1]\nhealth = { max_resets = -1 }"), "accounts[0].health.max_resets", "from 0"),
+        (("chains = [1]", "chains = [1]\nhealth = { balance = 1 }"), "health.balance", "did you mean min_balance?"),
         (("chains = [1]", 'chains = [1]\nmode = "eager"'), "accounts[0].mode", "pipelined, strict"),
         (
             ("chains = [1]", "chains = [1]\nfees = { speed = 1 }"),
