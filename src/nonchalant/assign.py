@@ -267,7 +267,6 @@ async def _sign_and_commit(desk: Desk, verdicts: list[Verdict], *, everything: b
     if attempts:
         desk.report_foreign(work)
         work.record(replace(work.lane_record, next_nonce=desk.lane.next_after([one.nonce for one in attempts])))
-        work.judge(None)
         desk.clear_mark(work, SIGNER_MARK)
     changed = await desk.commit(work)
     everything |= desk.purse().lacks(desk.least_cost) > 0

@@ -445,5 +445,4 @@ class Engine:
 
     def _is_idle(self, desk: Desk) -> bool:
         waits = desk.assign_due or desk.aside or desk.inbox or desk.answers
-        record = desk.lane.record
-        return not desk.lane.slots and not waits and record.quarantined_below is None and record.unhealthy is None
+        return not desk.lane.slots and not waits and desk.lane.record.quarantined_below is None

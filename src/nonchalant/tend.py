@@ -32,7 +32,6 @@ def _is_about_money(desk: Desk) -> bool:
         desk.rules.health.min_balance is not None
         or desk.lane.record.unhealthy is not None
         or any(aside.needed is not None for aside in desk.aside.values())
-        or any(_lacks_funds(desk, slot) for slot in desk.lane.open_slots())
     )
 
 

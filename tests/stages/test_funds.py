@@ -79,6 +79,19 @@ async def test_what_the_account_can_pay_passes_what_it_cannot_and_the_lane_pause
     assert rig.order_of_execution() == ["cheap"]
 
 
+@staged()
+async def test_while_something_is_in_flight_it_is_too_early_to_say_that_nothing_can_be_paid(rig: Rig) -> None:
+    cheap = await rig.submit("cheap")
+    await rig.reaches(cheap, State.SENT)
+    dear = await rig.submit("dear", value=100 * ETHER)
+    await rig.advance(130.0)  # the longest wait between two tries has come
+    assert await rig.mark(dear) == "insufficient_funds"
+    assert await told(rig) == []
+    rig.fund(100 * ETHER)
+    await rig.mine(empty=True)
+    assert await rig.state(dear) is State.SENT
+
+
 @staged(balance=0, window=4)
 async def test_with_no_money_at_all_a_long_queue_is_not_estimated_through(rig: Rig) -> None:
     txs = await rig.submit_all(f"pay-{n}" for n in range(40))

@@ -35,6 +35,9 @@ async def test_a_lane_with_nothing_to_do_is_looked_after_until_it_is_well(rig: R
     rig.kill(rig.node)
     await rig.start_node()
     await rig.advance(15.0)
+    epoch = (await rig.lane()).epoch
+    await rig.advance(15.0)
+    assert (await rig.lane()).epoch == epoch  # one node looks after it all the while
     rig.fund(1)
     await rig.mine()
     assert await paused_for(rig) is None

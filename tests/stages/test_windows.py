@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from nonchalant.model import LaneKey, State
+from nonchalant.model import LaneKey, Speed, State
+from nonchalant.policy import Patience
 from nonchalant.sim.pool import BESU, GETH, No
 from nonchalant.windows import Pace
 from tests.lessons import lesson
@@ -195,3 +196,14 @@ async def test_an_account_that_delegates_while_several_are_in_flight_sends_them_
     await rig.mine(3)
     await rig.finalise()
     assert await rig.states(txs) == [State.CONFIRMED] * 4
+
+
+@staged(patience=Patience(bump_after=dict.fromkeys(Speed, 10_000)))
+async def test_what_is_beyond_the_window_is_not_made_dearer(rig: Rig) -> None:
+    txs = await rig.submit_all(f"pay-{n}" for n in range(4))
+    await rig.reaches(txs[-1], State.SENT)
+    rig.delegate()  # its authorisation takes the first one's nonce
+    await rig.mine(empty=True)
+    await rig.submit("more")  # which has the account looked at
+    await rig.mine(10, empty=True)
+    assert [len(await rig.attempts(tx)) > 1 for tx in txs[1:]] == [True, False, False]
