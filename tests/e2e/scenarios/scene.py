@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from eth_account import Account
+from eth_account.datastructures import SignedTransaction
 from eth_utils import to_checksum_address
 
 from nonchalant.app import Handle, Nonchalant, Wrap
@@ -30,6 +32,7 @@ from nonchalant.model import (
 from nonchalant.ports import Signer
 from nonchalant.testing import FaultProxy
 from nonchalant.watch import Follower
+from nonchalant.wishes import Release, Reserve, Use
 from tests import anvil
 from tests.anvil import Anvil
 from tests.e2e import ledger
@@ -64,6 +67,7 @@ class Scene:
         self.proxies: list[FaultProxy] = []
         self.signers: dict[str, Fickle] = {}
         self._ids: dict[str, TxId] = {}
+        self._holders: dict[int, str] = {}
         self._options: dict[str, object] = {}
         self._node: Nonchalant | None = None
         self._work = AsyncExitStack()  # of the running node
@@ -190,6 +194,38 @@ class Scene:
             return all(hashes & held for hashes in cancels)
 
         await self.until(taken, f"what cancels {keys} is taken")
+
+    # nonces for others
+
+    async def reserve(self, seconds: float = 60.0) -> int:
+        """A nonce of Alice's for somebody who signs by himself, and who outlives our node."""
+        holder = f"holder {len(self._holders)}"
+        act = Reserve(holder, round((time.time() + seconds) * 1000))
+        nonce = int(str((await self.node.asking.of_lane(self.lane, act)).data["nonce"]))
+        self._holders[nonce] = holder
+        return nonce
+
+    async def used(self, nonce: int, signed: SignedTransaction, *, with_bytes: bool = True) -> None:
+        raw = bytes(signed.raw_transaction) if with_bytes else None
+        act = Use(nonce, self._holders[nonce], "0x" + bytes(signed.hash).hex(), raw)
+        await self.node.asking.of_lane(self.lane, act)
+
+    async def release(self, nonce: int) -> None:
+        await self.node.asking.of_lane(self.lane, Release(nonce, self._holders[nonce]))
+
+    def sign(self, nonce: int, key: str, price: int = 20 * GWEI) -> SignedTransaction:
+        """What a wallet with Alice's key makes: one wei for `key`."""
+        wanted = {"to": to_checksum_address(ledger.recipient(key)), "value": 1, "gas": 21_000, "nonce": nonce}
+        prices = {"maxFeePerGas": price, "maxPriorityFeePerGas": GWEI}
+        return Account.from_key(anvil.KEYS[0]).sign_transaction({"chainId": anvil.CHAIN_ID, **wanted, **prices})
+
+    async def all_final(self, below: int) -> None:
+        """Mine until every nonce below is final here."""
+
+        def there() -> bool:
+            return self.ask("SELECT settled_below FROM lanes WHERE address = ?", ALICE) >= [(below,)]
+
+        await self.until(there, f"{below} nonces final", tick=self.tick)
 
     # what the store says
 
