@@ -114,6 +114,18 @@ async def test_to_open_a_lane_is_to_believe_its_chain_as_it_is_now(store: Store)
     assert (await store.load(lease)).record == replace(record, seen_hash=None)
 
 
+async def test_an_owner_that_read_the_lane_before_it_was_opened_does_not_bring_the_old_chain_back(store: Store) -> None:
+    lease = await take(store)
+    record = LaneRecord(key=LANE, next_nonce=4, seen_block=100, seen_hash="0xb100")
+    await store.commit(Change(lane=record), lease)
+    await store.control(LANE, Mode.OPEN, "")
+    await store.commit(Change(lane=replace(record, next_nonce=5)), lease)
+    assert (await store.load(lease)).record == replace(record, next_nonce=5, seen_hash=None)
+    later = replace(record, next_nonce=5, seen_block=101, seen_hash="0xb101")
+    await store.commit(Change(lane=later), lease)
+    assert (await store.load(lease)).record == later
+
+
 # deadlines
 
 

@@ -286,9 +286,11 @@ UPDATE attempts SET sent_at = :sent_at, answer = :answer
 WHERE hash = :hash AND tx_id IS :tx_id AND chain_id = :chain_id AND address = :address;
 
 -- update_lane --
--- No row: the lane was never declared.
+-- No row: the lane was never declared. A hash that was forgotten stays so until another block is named: an owner that
+-- read the lane before somebody resumed it would bring it back.
 UPDATE lanes SET
-    next_nonce = :next_nonce, settled_below = :settled_below, seen_block = :seen_block, seen_hash = :seen_hash,
+    next_nonce = :next_nonce, settled_below = :settled_below, seen_block = :seen_block,
+    seen_hash = iif(seen_hash IS NULL AND seen_block = :seen_block AND seen_block > 0, NULL, :seen_hash),
     incarnation = :incarnation, quarantined_below = :quarantined_below, window = :window, resets = :resets,
     confirmed_at = :confirmed_at, unhealthy = :unhealthy, attention = :attention
 WHERE chain_id = :chain_id AND address = :address;
