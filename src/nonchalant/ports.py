@@ -334,7 +334,7 @@ class Store(Protocol):
         """What the owner answered; None: nothing yet."""
 
     async def withdraw(self, wish_id: str) -> bool:
-        """Take a wish back. False: it was answered already."""
+        """Take a wish back, or find that it was. False: it was answered already."""
 
     async def forget_replies(self, *, older_than: Millis) -> int:
         """Answers that nobody asked for in this time are dropped; how many."""

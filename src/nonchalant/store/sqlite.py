@@ -286,7 +286,11 @@ class SqliteStore:
         return rows.reply(found[0]["reply"]) if found and found[0]["reply"] is not None else None
 
     async def withdraw(self, wish_id: str) -> bool:
-        return await self._write(lambda _: self._run("withdraw_wish", id=wish_id).rowcount == 1)
+        def act(_: int) -> bool:
+            self._run("withdraw_wish", id=wish_id)
+            return self._run("wish", id=wish_id).fetchone() is None
+
+        return await self._write(act)
 
     async def forget_replies(self, *, older_than: Millis) -> int:
         return await self._write(lambda now: self._run("forget_replies", before=now - older_than).rowcount)
