@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nonchalant import fees as prices
-from nonchalant import signing
+from nonchalant import policy, signing
 from nonchalant.desk import SIGNER_MARK, Desk
+from nonchalant.errors import NodeRefused
 from nonchalant.lanes import Work
-from nonchalant.model import Attempt, AttemptKind, Draft, Payload, SlotKind, Speed
+from nonchalant.model import Address, Attempt, AttemptKind, Draft, Payload, SlotKind, Speed
 
 # Fillers a lane may have at once: a wide gap is closed in steps, each of which the next blocks confirm.
 MOST_FILLERS = 64
+
+NOBODY: Address = "0x" + "00" * 20
 
 
 def room(desk: Desk) -> int:
@@ -24,7 +27,7 @@ async def fill(desk: Desk, work: Work, holes: Sequence[int]) -> list[Attempt]:
     """Sign a filler for each hole and bind it there. `NodeRefused` if the node will not say what one takes."""
     payload = Payload.nothing(desk.key.address)
     market = await desk.eyes.market()
-    gas = await desk.estimate(payload)
+    gas = await gas_for_nothing(desk)
     offer = prices.opening(Speed.FAST, market, desk.rules.fees)
     prepared = [
         signing.prepare(
@@ -39,3 +42,14 @@ async def fill(desk: Desk, work: Work, holes: Sequence[int]) -> list[Attempt]:
     work.record(replace(work.lane_record, next_nonce=next_nonce))
     desk.clear_mark(work, SIGNER_MARK)
     return attempts
+
+
+async def gas_for_nothing(desk: Desk) -> int:
+    """What a transfer of nothing to ourselves takes. Code that the account was given may refuse it: then it fails on
+    the chain, which takes the nonce all the same, and it needs no more than a transfer to nobody."""
+    try:
+        return await desk.estimate(Payload.nothing(desk.key.address))
+    except NodeRefused as refusal:
+        if policy.refusal_verdict(refusal) is not policy.Estimate.REVERTS:
+            raise
+    return await desk.estimate(Payload.nothing(NOBODY))

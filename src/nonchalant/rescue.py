@@ -161,13 +161,15 @@ async def _outbid(desk: Desk, work: Work, slot: Slot, tx: Transaction | None, of
     """Consume the nonce with an attempt that does nothing, so that the payload never runs and others can go on."""
     payload = Payload.nothing(desk.key.address)
     try:
-        gas = await desk.estimate(payload)
+        gas = await filling.gas_for_nothing(desk)
     except (Unreachable, NodeRefused):
         return  # its own trouble: the other slots go on, and the next round tries again
     if not _can_pay(desk, slot, tx, gas, offer):
         _mark(desk, work, slot, ("insufficient_funds", "the account cannot pay for closing it; fund the account"))
         return
     kind = AttemptKind.FILLER if tx is None else AttemptKind.CANCEL
+    while any((one.gas, one.fees) == (gas, offer) for one in slot.attempts):
+        gas += 1  # it may do nothing itself, at this very price: the same bytes cannot say which of the two ran
     draft = Draft(lane=desk.key, nonce=slot.nonce, payload=payload, gas=gas, fees=offer)
     [attempt] = await signing.sign(desk, [signing.prepare(desk, draft, kind, slot.tx_id, 0)])
     work.add_attempt(slot, attempt)
