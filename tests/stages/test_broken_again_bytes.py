@@ -51,3 +51,18 @@ async def test_an_account_whose_code_refuses_calls_can_cancel_all_the_same(rig: 
     await rig.finalise()
     assert await rig.state(tx) is State.CANCELLED
     assert rig.executions("pay") == 0
+
+
+@staged()
+async def test_the_same_request_again_after_every_node_refused_its_bytes_ends_as_well(rig: Rig) -> None:
+    for voice in rig.endpoints:
+        voice.refuse("intrinsic gas too low", only=lambda tx: tx.order.label == "poor")
+    first = await rig.submit("poor", gas=22_000)
+    await rig.reaches(first, State.FAILED)
+    second = await rig.submit("poor", gas=22_000)
+    behind = await rig.submit("behind")
+    await rig.advance(10.0)
+    await rig.mine(2)
+    await rig.finalise()
+    assert await rig.state(behind) is State.CONFIRMED
+    assert await rig.state(second) is State.FAILED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -191,7 +191,7 @@ def transaction(row: Row) -> Transaction:
         updated_at=row["updated_at"],
         idempotency_key=row["idempotency_key"],
         metadata=None if row["metadata"] is None else _decode(row["metadata"]),
-        earlier=() if row["earlier"] is None else tuple(_payload(fields) for fields in _decode(row["earlier"])),
+        earlier=() if row["earlier"] is None else _payloads(row["earlier"]),
         valid_until=row["valid_until"],
         confirmations=row["confirmations"],
         on_superseded=None if row["on_superseded"] is None else OnSuperseded(row["on_superseded"]),
@@ -200,29 +200,51 @@ def transaction(row: Row) -> Transaction:
         nonce=row["nonce"],
         hash=row["hash"],
         receipt=receipt(row["receipt"]),
-        deep=None if row["deep"] is None else BlockRef(*_decode(row["deep"])),
+        deep=None if row["deep"] is None else _block(row["deep"]),
         forked=bool(row["forked"]),
         failure=row["failure"],
         attention=attention(row["attention"]),
     )
 
 
-def stand_in(row: Mapping[str, Any], signed: Fees, now: int) -> Transaction:
+def stand_in(row: Mapping[str, Any], attempts: Sequence[Attempt], now: int) -> Transaction:
     """For a row with a slot that cannot be read in full: it is watched, re-sent as it was signed, and settled.
 
-    Its price is the newest attempt's, and named prices are a cap: it is never signed again. Still raises when the
-    receipt cannot be read, because what is mined has one.
+    Its price is the newest attempt's, and named prices are a cap: it is never signed again. One that is mined without
+    a legible receipt is on its way: the chain shows where it ran.
     """
-    try:
-        payload(row["payload"])
-        known = row["payload"]  # somebody else may have done the same: it must be possible to tell
-    except UNDECODABLE:
-        known = payload_text(Payload(to=None))
     mark = Attention(
         "undecodable", "its row in the store cannot be read; it is re-sent as signed, restore the row", now
     )
-    legible = {"payload": known, "fees": fees_text(signed), "metadata": None, "attention": attention_text(mark)}
+    # Somebody else may have done the same as a payload: it must be possible to tell, of those that can be read.
+    versions = max(attempt.payload_version for attempt in attempts)
+    unknown = _payload_fields(Payload(to=None))
+    legible = {
+        "payload": row["payload"] if _reads(payload, row["payload"]) else to_json(unknown),
+        "earlier": row["earlier"] if _reads(_payloads, row["earlier"]) else to_json([unknown] * (versions - 1)),
+        "fees": fees_text(attempts[-1].fees),
+        "metadata": None,
+        "deep": row["deep"] if _reads(_block, row["deep"]) else None,
+        "attention": attention_text(mark),
+    }
+    if not _reads(receipt, row["receipt"]):
+        legible |= {"state": State.SENT.value, "receipt": None, "deep": None}
     return transaction({**row, **legible})
+
+
+def _reads(decode: Callable[[str], object], text: str | None) -> bool:
+    try:
+        return text is None or decode(text) is not None
+    except UNDECODABLE:
+        return False
+
+
+def _payloads(text: str) -> tuple[Payload, ...]:
+    return tuple(_payload(fields) for fields in _decode(text))
+
+
+def _block(text: str) -> BlockRef:
+    return BlockRef(*_decode(text))
 
 
 def transaction_columns(tx: Transaction) -> dict[str, object]:

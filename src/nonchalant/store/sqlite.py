@@ -25,7 +25,6 @@ from nonchalant.model import (
     Change,
     Control,
     Event,
-    Fees,
     Hash,
     LaneKey,
     Lease,
@@ -371,11 +370,11 @@ class SqliteStore:
             self._fence(lease, now)
             lane = lease.lane._asdict()
             attempts: dict[int, list[Attempt]] = {}
-            signed: dict[TxId | None, Fees] = {}
+            signed: dict[TxId | None, list[Attempt]] = {}
             for row in self._run("load_attempts", **lane):
                 attempt = rows.attempt(row)
                 attempts.setdefault(attempt.nonce, []).append(attempt)
-                signed[attempt.tx_id] = attempt.fees  # the newest comes last
+                signed.setdefault(attempt.tx_id, []).append(attempt)
             transactions = {
                 row["id"]: self._with_a_slot(row, signed, now) for row in self._run("load_transactions", **lane)
             }
@@ -398,7 +397,7 @@ class SqliteStore:
 
         return await self._write(act)
 
-    def _with_a_slot(self, row: sqlite3.Row, signed: Mapping[TxId | None, Fees], now: int) -> Transaction:
+    def _with_a_slot(self, row: sqlite3.Row, signed: Mapping[TxId | None, list[Attempt]], now: int) -> Transaction:
         try:
             return rows.transaction(row)
         except rows.UNDECODABLE:
