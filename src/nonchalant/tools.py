@@ -9,7 +9,7 @@ from nonchalant import filling, lifecycle, policy
 from nonchalant.desk import RESERVATION_MARK, RESET_MARK, Desk
 from nonchalant.errors import Unreachable
 from nonchalant.lanes import Work
-from nonchalant.model import Attention, Receipt, Slot, SlotKind, State, Wanted
+from nonchalant.model import Attention, BlockRef, Receipt, Slot, SlotKind, State, Wanted
 from nonchalant.policy import NEVER_SENT
 from nonchalant.wishes import Fill, Refusal, Reset
 
@@ -106,18 +106,21 @@ async def reset(desk: Desk, work: Work, wish_id: str, act: Reset) -> None:
     next_nonce = max(lane.count, settled_below, max((slot.nonce for slot in kept), default=-1) + 1)
     if settled_below < record.settled_below:
         work.unsettle_from(settled_below)
-    quarantined = record.quarantined_below
+    quarantined, seen = record.quarantined_below, desk.head.final
     if quarantined is not None and settled_below < record.settled_below:
         # It was counted on a chain that is gone.
         quarantined = next_nonce + desk.rules.largest_window
+    elif quarantined is not None:
+        # While commits may be missing, the height from which to search for them must not move.
+        seen = BlockRef(record.seen_block, record.seen_hash or "")
     work.record(
         replace(
             record,
             next_nonce=next_nonce,
             settled_below=settled_below,
             quarantined_below=quarantined,
-            seen_block=desk.head.final.number,
-            seen_hash=desk.head.final.hash,
+            seen_block=seen.number,
+            seen_hash=seen.hash or None,
             resets=record.resets + 1,
         )
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nonchalant.model import Payload, State
-from tests.stages.rig import RECIPIENT, Rig, staged
+from nonchalant.wishes import Reset
+from tests.stages.rig import ALICE, RECIPIENT, Rig, staged
 
 
 @staged()
@@ -27,3 +28,24 @@ async def test_a_row_that_cannot_be_read_stops_nobody_else(rig: Rig, column: str
     await rig.finalise()
     states = {row["id"]: row["state"] for row in rig.database.execute("SELECT id, state FROM transactions")}
     assert states == {tx.id: "confirmed", other.id: "confirmed"}
+
+
+@staged()
+async def test_a_reset_in_quarantine_does_not_hide_what_a_lost_commit_did(rig: Rig) -> None:
+    rig.signer.down = True
+    tx = await rig.submit("pay")
+    copy = rig.database.serialize()
+    rig.signer.down = False
+    await rig.advance(10.0)
+    await rig.reaches(tx, State.SENT)
+    await rig.mine()
+    await rig.finalise()
+    assert rig.executions("pay") == 1
+    await rig.restore_store(copy)
+    await rig.advance(2.0)
+    assert await rig.lane_mark() == "quarantine"
+    await rig.node.asking.of_lane(ALICE, Reset())
+    for _ in range(8):
+        await rig.mine(8)
+    assert (await rig.lane()).record.quarantined_below is None
+    assert await rig.mark(tx) == "same_payload_executed"
