@@ -92,8 +92,9 @@ async def assign(desk: Desk) -> bool:
     if not due:
         desk.waits_for_funds = _lack_funds(desk)
         return False
-    held = await _hold_twins(desk, due)
-    verdicts = await _judge(desk, [tx for tx in due if tx.id not in held])
+    gone = await _hold_twins(desk, due)
+    gone |= await _expire(desk, [tx for tx in due if tx.id not in gone])
+    verdicts = await _judge(desk, [tx for tx in due if tx.id not in gone])
     try:
         return await _sign_and_commit(desk, verdicts, everything=len(due) < room)
     except RowMoved:
@@ -127,6 +128,19 @@ async def _hold_twins(desk: Desk, due: Sequence[Transaction]) -> frozenset[TxId]
             await desk.commit(work)
             held.add(tx.id)
     return frozenset(held)
+
+
+async def _expire(desk: Desk, due: Sequence[Transaction]) -> frozenset[TxId]:
+    """End what is overdue, where only the owner may: it is nobody's twin."""
+    overdue = [tx for tx in due if tx.is_overdue(desk.store_now())]
+    for tx in overdue:
+        work = desk.work()
+        work.move(tx, lifecycle.Expired())
+        try:
+            await desk.commit(work)
+        except RowMoved:
+            desk.assign_due = True  # somebody changed it meanwhile
+    return frozenset(tx.id for tx in overdue)
 
 
 def _forget_gone(desk: Desk, due: Collection[TxId], resting: Collection[TxId]) -> None:

@@ -49,3 +49,26 @@ async def test_a_reset_in_quarantine_does_not_hide_what_a_lost_commit_did(rig: R
         await rig.mine(8)
     assert (await rig.lane()).record.quarantined_below is None
     assert await rig.mark(tx) == "same_payload_executed"
+
+
+@staged()
+async def test_what_may_have_run_in_a_lost_commit_is_not_called_expired(rig: Rig) -> None:
+    rig.signer.down = True
+    tx = await rig.submit("pay", valid_for=120.0)
+    copy = rig.database.serialize()
+    rig.signer.down = False
+    await rig.advance(10.0)
+    await rig.reaches(tx, State.SENT)
+    await rig.mine()
+    assert rig.executions("pay") == 1
+    await rig.restore_store(copy)
+    await rig.advance(200.0)
+    await rig.mine(3)
+    await rig.finalise()
+    await rig.advance(60.0)
+    await rig.finalise()
+    now = await rig.read(tx)
+    assert now.state is not State.EXPIRED
+    assert now.held
+    assert now.attention is not None
+    assert now.attention.code == "same_payload_executed"

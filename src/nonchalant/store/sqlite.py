@@ -265,9 +265,12 @@ class SqliteStore:
         await self._write(act)
 
     async def overdue(self, *, limit: int) -> Sequence[Transaction]:
-        return await self._read(
-            lambda: self._readable_transactions(self._all("overdue", now=self._clock.now(), limit=limit))
-        )
+        def act() -> list[Transaction]:
+            incarnation = self._one("position", self._reader)["incarnation"]
+            found = self._all("overdue", now=self._clock.now(), incarnation=incarnation, limit=limit)
+            return self._readable_transactions(found)
+
+        return await self._read(act)
 
     async def wish(self, wish: Wish, *, limit: int) -> Wished:
         def act(now: int) -> Wished:

@@ -147,10 +147,13 @@ SELECT 1 FROM attempts WHERE hash = :hash;
 
 -- queued --
 -- What the owner may assign, found by state and never by a cursor; what it has put aside is left out, and so is what is
--- overdue by the store's clock, which any node ends.
+-- overdue by the store's clock and any node may end.
 SELECT * FROM transactions
 WHERE chain_id = :chain_id AND address = :address AND state = 'queued' AND held = 0
-    AND (valid_until IS NULL OR valid_until > :now)
+    AND (
+        valid_until IS NULL OR valid_until > :now
+        OR EXISTS (SELECT 1 FROM strangers WHERE chain_id = :chain_id AND address = :address AND tx_id IS NULL)
+    )
     AND NOT EXISTS (
         SELECT 1 FROM controls WHERE chain_id = :chain_id AND address = :address AND mode <> 'open'
     )
@@ -189,8 +192,21 @@ UPDATE transactions SET
 WHERE id = :id AND version = :version - 1 AND state = 'queued';
 
 -- overdue --
-SELECT * FROM transactions INDEXED BY transactions_with_a_deadline
-WHERE state = 'queued' AND valid_until <= :now ORDER BY valid_until LIMIT :limit;
+-- What any node may end. Not what may have run, by a commit that this store has lost: while its lane is not reconciled;
+-- while strangers wait for their twin, which the owner looks for; and once a person is to decide about it.
+SELECT transactions.* FROM transactions INDEXED BY transactions_with_a_deadline
+JOIN lanes ON lanes.chain_id = transactions.chain_id AND lanes.address = transactions.address
+WHERE state = 'queued' AND valid_until <= :now
+    AND lanes.quarantined_below IS NULL AND lanes.incarnation = :incarnation
+    AND NOT EXISTS (
+        SELECT 1 FROM strangers
+        WHERE chain_id = lanes.chain_id AND address = lanes.address AND tx_id IS NULL
+    )
+    AND (
+        held = 0 OR coalesce(iif(json_valid(transactions.attention), transactions.attention ->> 0, ''), '')
+            NOT IN ('same_payload_executed', 'store_lost_commits')
+    )
+ORDER BY valid_until LIMIT :limit;
 
 -- insert_wish --
 -- A wish about a transaction only while that has a slot. No row: it has none, or the wish is written already.
