@@ -242,7 +242,9 @@ class Desk:
         if not at_head or (lane.record.next_nonce is None and len(at_head) < enough):
             raise Unreachable(f"too few endpoints tell of {address} at block {top.number}")
         count = heads.believed([account.count for account in at_head])
-        lane.count = count if len(at_head) >= enough else min(count, lane.first_unbound)
+        if len(at_head) < enough:
+            count = min(max(count, lane.record.settled_below), lane.first_unbound)
+        lane.count = count
         lane.balance = heads.believed([account.balance for account in at_head])
         lane.delegated = any(account.delegated for account in at_head)
         told = len(at_final) >= enough

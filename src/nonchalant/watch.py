@@ -483,8 +483,10 @@ def _is_account_due(desk: Desk) -> bool:
         # A nonce that somebody used is news again whenever finality moves.
         desk.account_due |= bool(lane.lost_slots())
         desk.seen_final = head.final.number
-    reserved = (slot for slot in lane.open_slots() if slot.reservation is not None)
-    return desk.account_due or (desk.seen_at != head.top and any(reserved))
+    if desk.account_due or desk.seen_at == head.top:
+        return desk.account_due
+    # A count that is too low may have been one endpoint's error; nothing else would ask again.
+    return lane.is_behind or any(slot.reservation is not None for slot in lane.open_slots())
 
 
 def _is_hearsay(desk: Desk, slot: Slot, receipt: Receipt) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,10 +11,11 @@ import pytest
 from nonchalant.assign import assign
 from nonchalant.errors import WishPending, WishRefused
 from nonchalant.grant import grant
-from nonchalant.model import LaneKey, Mode, State, Transaction
+from nonchalant.model import Account, BlockRef, LaneKey, Mode, State, Transaction
 from nonchalant.wishes import Fill, Release, Reserve, Reset, Sync, Wish
 from tests.lessons import lesson
-from tests.stages.rig import ALICE, BOB, Rig, staged
+from tests.stages.rig import ALICE, BOB, Rig, staged, unreachable
+from tests.stages.voices import Voice
 
 HOLDER = "the holder's secret"
 
@@ -380,6 +382,48 @@ async def test_endpoints_that_fall_behind_and_catch_up_need_nobody(rig: Rig) -> 
     assert await rig.state(tx) is State.QUEUED
     for voice, (head, final) in zip(rig.endpoints, tops, strict=True):
         voice.endpoint.head, voice.endpoint.final = head, final
+    assert (await rig.reaches(tx, State.SENT)).nonce == 1
+    assert await rig.lane_mark() is None
+
+
+def count_nothing(rig: Rig, *voices: Voice) -> None:
+    """These say that the account has executed nothing."""
+
+    def script(voice: Voice) -> Callable[..., Awaitable[Account]]:
+        async def account(address: str, block: BlockRef) -> Account:
+            return replace(await voice.endpoint.account(address, block), count=0)
+
+        return account
+
+    for voice in voices:
+        voice.answer("account", script(voice))
+
+
+@staged()
+async def test_counts_that_were_wrong_for_a_while_need_nobody(rig: Rig) -> None:
+    await settled(rig, "first")
+    await rig.advance(10.0)
+    count_nothing(rig, *rig.endpoints)
+    tx = await rig.submit("tx")
+    await rig.advance(5.0)
+    assert await rig.lane_mark() == "reset_needed"
+    assert await rig.state(tx) is State.QUEUED
+    for voice in rig.endpoints:
+        voice.heal()
+    await rig.mine()
+    assert (await rig.reaches(tx, State.SENT)).nonce == 1
+    assert await rig.lane_mark() is None
+
+
+@staged()
+async def test_one_endpoint_that_counts_too_little_is_not_a_chain_that_was_reset(rig: Rig) -> None:
+    await settled(rig, "first")
+    await rig.advance(10.0)
+    liar, *others = rig.endpoints
+    count_nothing(rig, liar)
+    for voice in others:
+        voice.fail("account", unreachable())
+    tx = await rig.submit("tx")
     assert (await rig.reaches(tx, State.SENT)).nonce == 1
     assert await rig.lane_mark() is None
 
