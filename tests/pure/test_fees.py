@@ -236,6 +236,10 @@ def test_what_cancels_is_priced_like_a_fast_replacement() -> None:
     assert outbid(Fees(30 * GWEI, GWEI), MARKET, FREE) == raised(Fees(30 * GWEI, GWEI), Speed.FAST, MARKET, FREE)
 
 
+def test_where_nothing_is_known_to_be_signed_a_fresh_offer_is_enough() -> None:
+    assert outbid(None, MARKET, FREE) == opening(Speed.FAST, MARKET, FREE)
+
+
 @pytest.mark.parametrize("previous", [Fees(9_000 * GWEI, 10 * GWEI), Fees(9_000 * GWEI)])
 def test_what_was_offered_beyond_reason_is_cancelled_by_a_step_more(previous: Fees) -> None:
     assert raised(previous, Speed.FAST, MARKET, FREE) is None

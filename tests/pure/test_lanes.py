@@ -19,6 +19,7 @@ from nonchalant.model import (
     Fees,
     Payload,
     Reply,
+    Reservation,
     Slot,
     SlotKind,
     Speed,
@@ -104,6 +105,28 @@ def test_the_next_nonce_is_above_everything_bound_and_gives_trailing_holes_back(
     # Only trailing holes: the number just below is bound, or used, or final.
     assert after == lowest or after - 1 in bound
     assert after >= lowest
+
+
+@given(lanes(), st.data())
+def test_what_is_freed_at_the_end_is_given_back(lane: Lane, data: st.DataObject) -> None:
+    freed = data.draw(st.lists(st.sampled_from(sorted(lane.slots)), unique=True)) if lane.slots else []
+    after = lane.next_after(freed=freed)
+    kept = set(lane.slots) - set(freed)
+    assert after == max(lane.record.settled_below, lane.count, max(kept, default=-1) + 1)
+
+
+@pytest.mark.parametrize(("count", "behind"), [(2, True), (3, False), (4, False)])
+def test_a_chain_that_executed_less_than_was_final_is_behind(count: int, behind: bool) -> None:
+    lane = Lane(a_record(next_nonce=3, settled_below=3))
+    lane.count = count
+    assert lane.is_behind is behind
+
+
+def test_a_hole_below_a_nonce_that_is_only_reserved_is_no_gap() -> None:
+    held = a_slot(3, tx_id=None, kind=SlotKind.RESERVATION, payload_version=1, reservation=Reservation("h", 9))
+    lane = Lane(a_record(next_nonce=4), [replace(held, attempts=())])
+    assert (lane.holes(), lane.gaps()) == ([0, 1, 2], [])
+    assert Lane(a_record(next_nonce=4), [held]).gaps() == [0, 1, 2]
 
 
 @given(lanes(), st.integers(0, 8), st.integers(0, 8))

@@ -11,6 +11,7 @@ from nonchalant.errors import NodeRefused
 from nonchalant.fees import FeeRules, outbid, raised
 from nonchalant.model import (
     Accepted,
+    Attempt,
     AttemptKind,
     Executed,
     Fees,
@@ -18,6 +19,7 @@ from nonchalant.model import (
     OnSuperseded,
     Payload,
     Refused,
+    Reservation,
     Slot,
     SlotKind,
     Speed,
@@ -28,9 +30,11 @@ from nonchalant.model import (
 )
 from nonchalant.policy import (
     NEVER_SENT,
+    RESERVATION_PATIENCE,
     ROUNDS_BEFORE_GIVING_UP,
     Blocks,
     Bump,
+    Close,
     Estimate,
     GiveUp,
     Outbid,
@@ -41,6 +45,7 @@ from nonchalant.policy import (
     estimate_verdict,
     fate_of,
     has_left,
+    is_overlong,
     is_refused_for_good,
     is_unsendable,
     is_verdict,
@@ -138,7 +143,7 @@ def decide(
     wish: Speed | Fees = Speed.STANDARD,
     tx: Transaction | None = None,
     **given: Any,
-) -> Wait | Resend | Bump | GiveUp | Outbid:
+) -> Wait | Resend | Bump | GiveUp | Close | Outbid:
     slot = slot or a_slot(0)
     defaults: dict[str, Any] = {
         "now": 0,
@@ -333,9 +338,62 @@ def test_without_prices_what_cancels_is_signed_later() -> None:
     assert decide(CANCELLED, NEVER_SENT, market=None, ticks=HOUR) is Wait.WAIT
 
 
-def test_a_reservation_that_nobody_signed_for_is_its_holder_s_business() -> None:
-    slot = Slot(nonce=0, kind=SlotKind.RESERVATION, tx_id=None, attempts=())
-    assert decide(slot, NEVER_SENT, ticks=HOUR) is Wait.WAIT
+def reserved(*attempts: Attempt, **fields: Any) -> Slot:
+    held = Slot(nonce=0, kind=SlotKind.RESERVATION, tx_id=None, attempts=attempts, reservation=Reservation("h", 1000))
+    return replace(held, **fields)
+
+
+def outside(raw: bytes = b"signed elsewhere", **fields: Any) -> Attempt:
+    return an_attempt("0xbb", 0, None, kind=AttemptKind.OUTSIDE, payload_version=1, raw=raw, **fields)
+
+
+def test_a_reservation_is_closed_when_its_time_is_over_and_nothing_was_said() -> None:
+    assert decide(reserved(), NEVER_SENT, ticks=HOUR, now=999) is Wait.WAIT
+    assert decide(reserved(), NEVER_SENT, ticks=HOUR, now=1000) == Close()
+    assert decide(reserved(), NEVER_SENT, ticks=HOUR, now=1000, market=None) == Close()
+    assert decide(reserved(outside()), NEVER_SENT, ticks=HOUR, now=1000) is Wait.WAIT
+
+
+def test_what_closes_a_reservation_is_signed_at_once_and_replaces_what_is_known_to_be_there() -> None:
+    closed = reserved(kind=SlotKind.FILLER, payload_version=0)
+    assert decide(closed, NEVER_SENT, ticks=0) == Outbid(outbid(None, MARKET, FeeRules()))
+    assert decide(closed, NEVER_SENT, ticks=0, market=None) is Wait.WAIT
+    used = outside(fees=Fees(77, 7))
+    priced = replace(closed, attempts=(used,))
+    assert decide(priced, NEVER_SENT, ticks=0) == Outbid(outbid(used.fees, MARKET, FeeRules()))
+    hearsay = replace(closed, attempts=(outside(raw=b"", fees=Fees(0)),))
+    assert decide(hearsay, NEVER_SENT, ticks=0) == Outbid(outbid(None, MARKET, FeeRules()))
+
+
+def test_bytes_of_an_outside_signer_are_sent_again_and_never_repriced() -> None:
+    assert decide(reserved(outside()), ticks=HOUR) == Resend()
+
+
+def test_bytes_of_an_outside_signer_have_always_left() -> None:
+    assert has_left(outside(epoch=1), 1, NEVER_SENT)
+
+
+def test_a_nonce_that_was_reserved_is_never_given_back() -> None:
+    filler = an_attempt("0xcc", 0, None, kind=AttemptKind.FILLER, payload_version=0, epoch=1)
+    refused = {filler.hash: Sending(handed=1, refused_bytes=1)}
+    assert is_unsendable(a_slot(0, filler, tx_id=None), 1, refused)
+    assert not is_unsendable(a_slot(0, filler, tx_id=None, reservation=Reservation("h", 1000)), 1, refused)
+
+
+@pytest.mark.parametrize(
+    ("slot", "now", "overlong"),
+    [
+        (reserved(outside(signed_at=50)), 50 + RESERVATION_PATIENCE, True),
+        (reserved(outside(signed_at=50)), 49 + RESERVATION_PATIENCE, False),
+        (reserved(outside(signed_at=0), outside(signed_at=50)), 49 + RESERVATION_PATIENCE, False),
+        (reserved(), 10 * RESERVATION_PATIENCE, False),
+        (reserved(outside(), kind=SlotKind.FILLER), 10 * RESERVATION_PATIENCE, False),
+    ],
+)
+def test_a_nonce_that_was_used_is_looked_at_when_the_chain_does_not_take_it(
+    slot: Slot, now: int, overlong: bool
+) -> None:
+    assert is_overlong(slot, now) is overlong
 
 
 def test_what_cancels_is_sent_again_and_bumped_from_the_dearest_of_all_and_hurries() -> None:
