@@ -17,14 +17,34 @@ import msgspec
 import nonchalant
 from docs import inventory
 from nonchalant import lifecycle
-from nonchalant.bodies import AccessBody, BumpBody, FeesBody, ReasonBody, ReplaceBody, TransactionBody
+from nonchalant.bodies import (
+    AccessBody,
+    BumpBody,
+    FeesBody,
+    FillBody,
+    HolderBody,
+    ReasonBody,
+    ReplaceBody,
+    ReserveBody,
+    ResetBody,
+    TransactionBody,
+    UsedBody,
+)
 from nonchalant.lane_views import (
+    CancellingView,
     ControlView,
+    FilledView,
+    KeptView,
     LaneHealthView,
     LanesView,
     LaneView,
     LeaseView,
+    ReleasedView,
     ReservationView,
+    ReservedView,
+    ResetView,
+    SyncView,
+    UsedView,
     WishView,
 )
 from nonchalant.model import State
@@ -121,13 +141,15 @@ def parameters() -> str:
 
 
 def bodies() -> str:
-    return _structs([TransactionBody, FeesBody, AccessBody, ReplaceBody, BumpBody, ReasonBody])
+    taken = [TransactionBody, FeesBody, AccessBody, ReplaceBody, BumpBody, ReasonBody, FillBody, ResetBody]
+    return _structs([*taken, ReserveBody, UsedBody, HolderBody])
 
 
 def answers() -> str:
     shown = [TransactionView, PayloadView, AttemptView, ReceiptView, BlockView, OutcomeView, AttentionView]
     shown += [TransactionsView, EventsView, EventView, LanesView, LaneView, ControlView, LaneHealthView]
-    return _structs([*shown, ReservationView, WishView, LeaseView, Health, Problem])
+    shown += [ReservationView, WishView, LeaseView, SyncView, FilledView, ResetView, KeptView, CancellingView]
+    return _structs([*shown, ReservedView, UsedView, ReleasedView, Health, Problem])
 
 
 def problems() -> str:
@@ -330,6 +352,7 @@ def _type(annotation: str) -> str:
     shown = {
         "str": "text",
         "int": "number",
+        "float": "number",
         "Number": "number or text",
         "bool": "true or false",
         "State": "text",

@@ -83,6 +83,38 @@ class ReasonBody(Body, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class FillBody(Body, frozen=True, kw_only=True):
+    """Which hole to close; nothing: every one that something waits behind."""
+
+    nonce: Number | None = None
+
+
+class ResetBody(Body, frozen=True, kw_only=True):
+    """Whether to reset it even while something of it may still be executed."""
+
+    force: bool = False
+
+
+class ReserveBody(Body, frozen=True, kw_only=True):
+    """For how long to keep a nonce."""
+
+    seconds: float = 60.0
+
+
+class UsedBody(Body, frozen=True, kw_only=True):
+    """What was signed for a reserved nonce; bytes that are given are sent by us too."""
+
+    holder: str
+    hash: str
+    raw: str | None = None
+
+
+class HolderBody(Body, frozen=True, kw_only=True):
+    """Who speaks for a reserved nonce."""
+
+    holder: str
+
+
 class NothingBody(Body, frozen=True, kw_only=True):
     """An empty object, or nothing at all."""
 
@@ -120,6 +152,7 @@ _EXPECTED = {
     "str": "text",
     "object": "an object",
     "bool": "true or false",
+    "float": "a number",
     "array": "a list",
 }
 _CHOICES = {"fees.speed": Speed, "on_superseded": OnSuperseded}

@@ -102,6 +102,74 @@ class LanesView(msgspec.Struct, frozen=True, kw_only=True):
     lanes: list[LaneView]
 
 
+class ReservedView(msgspec.Struct, frozen=True, kw_only=True):
+    """A nonce to sign for. Whoever has `holder` speaks for it; it is told only here."""
+
+    nonce: int
+    holder: str
+    expires_at: str
+
+
+class UsedView(msgspec.Struct, frozen=True, kw_only=True):
+    """That the nonce is used by this."""
+
+    nonce: int
+    hash: str
+
+
+class ReleasedView(msgspec.Struct, frozen=True, kw_only=True):
+    """That the nonce is given back."""
+
+    nonce: int
+    next_nonce: int
+
+
+class SyncView(msgspec.Struct, frozen=True, kw_only=True):
+    """What the chain says of the account now."""
+
+    head: int
+    final: int
+    count: int
+    final_count: int
+    next_nonce: int
+    settled_below: int
+    live: int
+    executed: int
+    holes: list[int]
+
+
+class FilledView(msgspec.Struct, frozen=True, kw_only=True):
+    """Which holes are being closed."""
+
+    filled: list[int]
+    left: int
+
+
+class KeptView(msgspec.Struct, frozen=True, kw_only=True):
+    """A nonce of which something may still be executed."""
+
+    nonce: int
+    kind: str
+    tx: str | None
+    hash: str | None
+
+
+class ResetView(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds after a reset, and what was given up for it."""
+
+    next_nonce: int
+    settled_below: int
+    settled_below_before: int
+    recalled: list[str]
+    kept: list[KeptView]
+
+
+class CancellingView(msgspec.Struct, frozen=True, kw_only=True):
+    """How many transactions were asked not to run; their outcomes tell."""
+
+    asked: int
+
+
 def show_lane(summary: LaneSummary, now: LiveLane | None) -> LaneView:
     """None: the account is not configured any more."""
     record, control = summary.record, summary.control

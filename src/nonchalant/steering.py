@@ -9,7 +9,7 @@ import structlog
 
 from nonchalant.asking import Asking, until
 from nonchalant.errors import NotFound, StoreUnavailable, WishPending, WishRefused
-from nonchalant.model import Control, LaneKey, Mode
+from nonchalant.model import Control, LaneKey, Millis, Mode
 from nonchalant.ports import Clock, Entropy, LaneSummary, Store
 from nonchalant.wire import parse_seconds, parse_signed
 from nonchalant.wishes import Fill, Release, Reserve, Reset, Sync, Use
@@ -78,24 +78,37 @@ class LaneHandle:
         Say what became of it inside the block: `used`, or `release`. Leaving without either releases it, and so does
         an exception, unless `used` was called. When the time is over, a filler takes the nonce.
         """
-        holder = self._entropy.token()
-        act = Reserve(holder, until(self._clock, parse_seconds(seconds)))
-        reply = await self._asking.of_lane(self.key, act)
-        slot = ReservedNonce(self._asking, self.key, int(str(reply.data["nonce"])), holder)
+        slot = await self.take(seconds)
         try:
             yield slot
         finally:
             await slot.leave()
 
+    async def take(self, seconds: float = 60.0) -> ReservedNonce:
+        """As `reserve`, for those who say what became of it elsewhere: keep its `nonce` and its `holder`."""
+        holder = self._entropy.token()
+        act = Reserve(holder, until(self._clock, parse_seconds(seconds)))
+        granted = (await self._asking.of_lane(self.key, act)).data
+        return ReservedNonce(
+            self._asking, self.key, int(str(granted["nonce"])), holder, deadline=int(str(granted["deadline"]))
+        )
+
+    def reserved(self, nonce: int, holder: str) -> ReservedNonce:
+        """A nonce that was taken before, to say what became of it; whether it is still ours shows then."""
+        return ReservedNonce(self._asking, self.key, nonce, holder)
+
 
 class ReservedNonce:
     """A nonce that is kept for us; nobody else may speak for it."""
 
-    def __init__(self, asking: Asking, lane: LaneKey, nonce: int, holder: str) -> None:
+    def __init__(
+        self, asking: Asking, lane: LaneKey, nonce: int, holder: str, *, deadline: Millis | None = None
+    ) -> None:
         self.nonce = nonce
+        self.holder = holder  # a secret: whoever has it speaks for the nonce
+        self.deadline = deadline  # as it was granted; None: not known here
         self._asking = asking
         self._lane = lane
-        self._holder = holder
         self._is_told = False  # what became of it, or that is under way
 
     async def used(self, hash: str | bytes, raw: str | bytes | None = None) -> None:
@@ -105,12 +118,13 @@ class ReservedNonce:
         """
         self._is_told = True  # whatever comes of it, somebody may have the bytes
         known, signed = parse_signed(_hex(hash), None if raw is None else _hex(raw))
-        await self._asking.of_lane(self._lane, Use(self.nonce, self._holder, known, signed))
+        await self._asking.of_lane(self._lane, Use(self.nonce, self.holder, known, signed))
 
-    async def release(self) -> None:
-        """Nothing was signed for it: somebody else may have it."""
-        await self._asking.of_lane(self._lane, Release(self.nonce, self._holder))
+    async def release(self) -> int:
+        """Nothing was signed for it: somebody else may have it. The lane's next nonce."""
+        reply = await self._asking.of_lane(self._lane, Release(self.nonce, self.holder))
         self._is_told = True
+        return int(str(reply.data["next_nonce"]))
 
     async def leave(self) -> None:
         """Release it unless something was said. If that fails, the deadline does what is left to do."""

@@ -167,7 +167,10 @@ class EventsView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An RFC 9457 problem document; `code` is stable, `field` names what to correct, `tx` the transaction it is about."""
+    """An RFC 9457 problem document; `code` is stable, `field` names what to correct, `tx` the transaction it is about.
+
+    `data` is what else there is to know.
+    """
 
     type: str
     title: str
@@ -176,6 +179,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: str
     field: str | None = None
     tx: str | None = None
+    data: dict[str, Any] | None = None
 
 
 def show_transaction(

@@ -169,7 +169,7 @@ def _answers(attempt: Attempt, around: Situation) -> str:
 def _mined(tx: Transaction, attempts: Sequence[Attempt], around: Situation) -> str:
     receipt = tx.receipt
     assert receipt is not None
-    ran = _ran(tx, attempts, receipt)
+    ran = _ran(tx, attempts, receipt, around)
     if around.trouble is not None:
         return f"Block {receipt.block.number} executed {ran}; nothing becomes final, because {around.trouble}."
     if around.final is None:
@@ -183,11 +183,13 @@ def _mined(tx: Transaction, attempts: Sequence[Attempt], around: Situation) -> s
     )
 
 
-def _ran(tx: Transaction, attempts: Sequence[Attempt], receipt: Receipt) -> str:
+def _ran(tx: Transaction, attempts: Sequence[Attempt], receipt: Receipt, around: Situation) -> str:
     version = next((one.payload_version for one in attempts if one.hash == receipt.hash), tx.payload_version)
     if version == 0:
         return "what does nothing in its place"
-    return "it" if tx.payload_version == 1 else f"its payload {version} of {tx.payload_version}"
+    wanted = Wanted.PAYLOAD if around.standing is None else around.standing.wanted
+    late = {Wanted.CANCEL: " before it could be cancelled", Wanted.EXPIRY: " before it could expire"}.get(wanted, "")
+    return ("it" if tx.payload_version == 1 else f"its payload {version} of {tx.payload_version}") + late
 
 
 def price(fees: Fees) -> str:

@@ -19,12 +19,17 @@ from nonchalant.bodies import (
     AccessBody,
     BumpBody,
     FeesBody,
+    FillBody,
+    HolderBody,
     Moment,
     NothingBody,
     Number,
     ReasonBody,
     ReplaceBody,
+    ReserveBody,
+    ResetBody,
     TransactionBody,
+    UsedBody,
     decode,
 )
 from nonchalant.chain.evm.addresses import normalise_address
@@ -122,6 +127,32 @@ def parse_reason(body: bytes | Mapping[str, object]) -> str:
     if not reason.isprintable():
         raise BadRequest("expected one line of plain text", field="reason")
     return reason
+
+
+def parse_fill(body: bytes | Mapping[str, object]) -> int | None:
+    """The hole to close; None: every one that something waits behind."""
+    nonce = decode(body, FillBody).nonce
+    return None if nonce is None else parse_number(nonce, "nonce", LARGEST_NUMBER)
+
+
+def parse_reset(body: bytes | Mapping[str, object]) -> bool:
+    """Whether to use force."""
+    return decode(body, ResetBody).force
+
+
+def parse_reserve(body: bytes | Mapping[str, object]) -> float:
+    """For how many seconds a nonce is to be kept."""
+    return parse_seconds(decode(body, ReserveBody).seconds)
+
+
+def parse_used(body: bytes | Mapping[str, object]) -> tuple[str, Hash, bytes | None]:
+    """Who says so, and what he signed."""
+    given = decode(body, UsedBody)
+    return (_holder(given.holder), *parse_signed(given.hash, given.raw))
+
+
+def parse_holder(body: bytes | Mapping[str, object]) -> str:
+    return _holder(decode(body, HolderBody).holder)
 
 
 def parse_nothing(body: bytes | Mapping[str, object]) -> None:
@@ -365,6 +396,12 @@ def _written(text: str) -> int | None:
     if re.fullmatch(r"[0-9]{1,100}", text):
         return int(text)
     return int(text, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,100}", text) else None
+
+
+def _holder(text: str) -> str:
+    if not re.fullmatch(r"[0-9a-f]{32}", text):
+        raise BadRequest("expected what the reservation was answered with", field="holder")
+    return text
 
 
 def _moment(value: Moment, field: str) -> Millis:

@@ -2,7 +2,10 @@
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from nonchalant.devchain import MNEMONIC, RECIPIENT
 from tests import anvil
@@ -67,15 +70,20 @@ def test_the_example_of_the_package_is_the_readmes_in_short() -> None:
         assert call in example().text
 
 
-async def test_the_code_of_the_how_to_works(tmp_path: Path) -> None:
-    """It is defined by running the block, and called as its text says."""
+def code_of(page: str) -> dict[str, Any]:
+    """What the page's block of Python defines."""
+    [block] = [block for block in blocks("python") if block.page == f"docs/how-to/{page}.md"]
+    defined: dict[str, Any] = {}
+    exec(compile(block.text, block.page, "exec"), defined)
+    return defined
+
+
+@asynccontextmanager
+async def a_node(folder: Path) -> AsyncIterator[Any]:
     from nonchalant import Nonchalant
     from nonchalant.config import parse_settings
 
-    [block] = [block for block in blocks("python") if block.page == "docs/how-to/embed-the-library.md"]
-    shown: dict[str, object] = {}
-    exec(compile(block.text, block.page, "exec"), shown)
-    key = tmp_path / "key"
+    key = folder / "key"
     key.write_text(anvil.KEYS[0])
     key.chmod(0o600)
     async with anvil.running(block_time=0.2) as chain:
@@ -89,7 +97,20 @@ async def test_the_code_of_the_how_to_works(tmp_path: Path) -> None:
         chains = [{anvil.CHAIN_ID}]
         key = {{ file = "key" }}
         """
-        async with Nonchalant.open(parse_settings(text, folder=tmp_path, environ={})) as nc:
-            tx_id = await shown["pay"](nc, 7, RECIPIENT, 5)  # type: ignore[operator]
-            assert tx_id == await shown["pay"](nc, 7, RECIPIENT, 5)  # type: ignore[operator]
-            assert (await shown["outcome"](nc, tx_id)).startswith("paid, for ")  # type: ignore[operator]
+        async with Nonchalant.open(parse_settings(text, folder=folder, environ={})) as nc:
+            yield nc
+
+
+async def test_the_code_of_the_how_to_works(tmp_path: Path) -> None:
+    """It is defined by running the block, and called as its text says."""
+    shown = code_of("embed-the-library")
+    async with a_node(tmp_path) as nc:
+        tx_id = await shown["pay"](nc, 7, RECIPIENT, 5)
+        assert tx_id == await shown["pay"](nc, 7, RECIPIENT, 5)
+        assert (await shown["outcome"](nc, tx_id)).startswith("paid, for ")
+
+
+async def test_the_code_that_cancels_works(tmp_path: Path) -> None:
+    shown = code_of("cancel-replace-expire")
+    async with a_node(tmp_path) as nc:
+        assert await shown["pay_within_a_minute"](nc) in ("cancelled", "confirmed")

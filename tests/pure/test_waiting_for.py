@@ -204,5 +204,8 @@ def test_what_is_mined_tells_how_far_finality_is() -> None:
     )
     nothing = [replace(ran[0], kind=AttemptKind.CANCEL, payload_version=0)]
     assert why(mined, nothing) == "Block 12 executed what does nothing in its place; it ends when that is final."
+    late = Situation(standing=Standing(wanted=Wanted.CANCEL, payload_version=0))
+    assert why(mined, ran, late) == "Block 12 executed it before it could be cancelled; it ends when that is final."
+    assert why(mined, nothing, late) == "Block 12 executed what does nothing in its place; it ends when that is final."
     twice = replace(mined, earlier=(mined.payload,))
     assert why(twice, ran) == "Block 12 executed its payload 1 of 2; it ends when that is final."

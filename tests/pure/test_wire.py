@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,13 +19,18 @@ from nonchalant.ports import Filter
 from nonchalant.wire import (
     MAX_DATA,
     parse_bump,
+    parse_fill,
     parse_filter,
+    parse_holder,
     parse_idempotency_key,
     parse_lane,
     parse_nothing,
     parse_reason,
     parse_replacement,
     parse_request,
+    parse_reserve,
+    parse_reset,
+    parse_used,
 )
 from tests.lessons import lesson
 
@@ -456,6 +462,7 @@ fields = st.sampled_from(
     [
         *("chain_id", "from", "to", "value", "data", "gas", "access_list", "fees", "priority", "metadata", "nonce"),
         *("valid_until", "confirmations", "on_superseded", "simulate", "abi", "reason"),
+        *("force", "seconds", "holder", "hash", "raw"),
     ]
 )
 RULES = SETTINGS.chains[0].fees
@@ -502,6 +509,48 @@ def test_a_reason_is_one_short_line() -> None:
         assert caught.value.field == "reason"
 
 
+def test_what_is_said_of_a_reserved_nonce_is_read() -> None:
+    holder = "0a" * 16
+    assert parse_used({"holder": holder, "hash": WORD.upper().replace("X", "x"), "raw": "0xAB"}) == (
+        holder,
+        WORD,
+        b"\xab",
+    )
+    assert parse_used({"holder": holder, "hash": WORD}) == (holder, WORD, None)
+    assert parse_holder({"holder": holder}) == holder
+    assert (parse_reserve({}), parse_reserve(b'{"seconds": 5}'), parse_reserve({"seconds": 0.5})) == (60, 5, 0.5)
+    assert (parse_fill({}), parse_fill({"nonce": "0x10"}), parse_reset({}), parse_reset({"force": True})) == (
+        None, 16, False, True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("parse_body", "wrong", "field"),
+    [
+        (parse_reserve, {"seconds": 0}, "seconds"),
+        (parse_reserve, {"seconds": 601}, "seconds"),
+        (parse_reserve, {"seconds": "60"}, "seconds"),
+        (parse_reserve, {"seconds": float("nan")}, "seconds"),
+        (parse_used, {"hash": WORD}, "holder"),
+        (parse_used, {"holder": "x", "hash": WORD}, "holder"),
+        (parse_used, {"holder": "0a" * 16, "hash": "0x12"}, "hash"),
+        (parse_used, {"holder": "0a" * 16, "hash": WORD, "raw": "ab"}, "raw"),
+        (parse_used, {"holder": "0a" * 16, "hash": WORD, "raw": "0x" + "00" * (MAX_DATA + 1)}, "raw"),
+        (parse_holder, {}, "holder"),
+        (parse_holder, {"holder": None}, "holder"),
+        (parse_fill, {"nonce": -1}, "nonce"),
+        (parse_fill, {"nonce": 2**63}, "nonce"),
+        (parse_fill, {"nonces": 1}, "nonces"),
+        (parse_reset, {"force": 1}, "force"),
+        (parse_reset, {"force": "yes"}, "force"),
+    ],
+)
+def test_a_bad_word_about_a_lane_names_the_field(parse_body: Any, wrong: dict[str, object], field: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        parse_body(wrong)
+    assert caught.value.field == field
+
+
 def test_what_takes_nothing_takes_only_nothing() -> None:
     parse_nothing(b"{}")
     for wrong in ({"force": True}, b"[]", b"null", b""):
@@ -513,7 +562,9 @@ def test_what_takes_nothing_takes_only_nothing() -> None:
 @given(st.dictionaries(fields, json_values, max_size=5))
 def test_any_json_is_a_wish_or_a_bad_request(changes: dict[str, object]) -> None:
     raw = json.dumps(changes).encode()
-    for parse_body in (partial(parse_replacement, rules=RULES), partial(parse_bump, rules=RULES), parse_reason):
+    of_transactions = (partial(parse_replacement, rules=RULES), partial(parse_bump, rules=RULES), parse_reason)
+    of_lanes = (parse_fill, parse_reset, parse_reserve, parse_used, parse_holder)
+    for parse_body in (*of_transactions, *of_lanes):
         with suppress(BadRequest):
             parse_body(raw)
 

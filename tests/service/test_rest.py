@@ -277,6 +277,13 @@ async def test_the_interface_describes_itself(service: Running) -> None:
         "/v1/transactions", "/v1/transactions/{id}", "/v1/transactions/{id}/events", "/v1/lanes",
         "/v1/lanes/{chain_id}/{address}", "/livez", "/readyz",
         *(f"/v1/transactions/{{id}}/{verb}" for verb in ("cancel", "bump", "replace", "hold", "release")),
+        *(
+            f"/v1/lanes/{{chain_id}}/{{address}}/{tool}"
+            for tool in (
+                "pause", "drain", "resume", "sync", "fill", "reset", "cancel",
+                "reservations", "reservations/{nonce}/used", "reservations/{nonce}/release",
+            )
+        ),
     }  # fmt: skip
     schemas = document["components"]["schemas"]
     assert set(schemas["TransactionBody"]["properties"]) == {
@@ -355,6 +362,10 @@ async def test_no_input_is_answered_with_5xx(service: Running, data: st.DataObje
     wish = data.draw(st.dictionaries(fields, json_values, max_size=4) | json_values)
     status, answer, _ = await service.call("POST", f"/v1/transactions/{target}/{verb}", json=wish)
     assert status in (202, 400, 404, 409), answer
+    control = data.draw(st.sampled_from(["pause", "drain", "resume"]))
+    status, answer, _ = await service.call("POST", f"/v1/lanes/31337/{SENDER}/{control}", json=wish)
+    assert status in (200, 400), answer
+    await service.call("POST", f"/v1/lanes/31337/{SENDER}/resume")
     query = data.draw(
         st.dictionaries(st.sampled_from(["state", "nonce", "cursor", "limit", "wait"]), st.text(max_size=30))
     )

@@ -32,10 +32,11 @@ class ServiceUnreachable(NonchalantError):
 class Refusal(NonchalantError):
     """The service answered with a problem."""
 
-    def __init__(self, status: int, code: str, detail: str) -> None:
+    def __init__(self, status: int, code: str, detail: str, data: Mapping[str, Any] | None = None) -> None:
         super().__init__(f"{detail} ({code})")
         self.status = status
         self.problem = code
+        self.data = data or {}  # what else was told
 
 
 class Client:
@@ -154,9 +155,9 @@ class Client:
         if status < 400:
             return value
         problem, detail = str(value.get("code", status)), str(value.get("detail", "the service gave no reason"))
-        if status == 503:
+        if status == 503 and problem != "no_answer_yet":
             raise ServiceUnreachable(f"the service at {self.url} is not ready: {detail}")
-        raise Refusal(status, problem, detail)
+        raise Refusal(status, problem, detail, value.get("data"))
 
 
 class _Interrupted(ServiceUnreachable):

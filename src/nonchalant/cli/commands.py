@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nonchalant.cli import checks, lanes, nodes, transactions, wishes
+from nonchalant.cli import checks, lanes, nodes, steering, transactions, wishes
 from nonchalant.cli.options import AsJson, Config
 from nonchalant.cli.terminal import show, show_fields, show_json
 
@@ -26,6 +26,7 @@ app.command()(transactions.send)
 app.add_typer(transactions.tx, name="tx")
 wishes.add_to(transactions.tx)
 app.add_typer(lanes.lane, name="lane")
+steering.add_to(lanes.lane)
 app.command()(checks.doctor)
 app.add_typer(checks.config, name="config")
 app.add_typer(db, name="db")

@@ -23,6 +23,7 @@ Chain = Annotated[
     int | None, typer.Option("--chain", help="The chain's id; without it the only one.", show_default=False)
 ]
 
+Account = Annotated[str, typer.Argument(metavar="ADDRESS")]
 Id = Annotated[str, typer.Argument(metavar="ID")]
 
 # What should happen.

@@ -184,7 +184,8 @@ def watch(
 
 
 def _row(shown: Shown) -> tuple[str, ...]:
-    marks = (" held" if shown["held"] else "") + MARKS.get(shown["wanted"], "") + (" !" if shown["attention"] else "")
+    wanted = "" if shown["state"] == "mined" else MARKS.get(shown["wanted"], "")
+    marks = (" held" if shown["held"] else "") + wanted + (" !" if shown["attention"] else "")
     return (
         shown["id"],
         shown["state"] + marks,

@@ -45,7 +45,8 @@ def watch_until_the_end(
         say(f"it does not go on by itself; `nonchalant tx release {end['id']}` lets it go", "yellow")
     elif end["state"] in LIVE_STATES:
         say(
-            f"still {end['state']} after {timeout:g} s; it goes on by itself, see `nonchalant tx watch {end['id']}`",
+            f"still {end['state']} after {timeout:g} s: {plain(end['waiting'] or '')}\n"
+            f"it goes on without you; see `nonchalant tx watch {end['id']}`",
             "yellow",
         )
     if end["state"] != wanted:

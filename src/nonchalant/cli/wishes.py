@@ -116,7 +116,8 @@ def _tell(shown: Shown, *, as_json: bool) -> None:
         show_json(shown)
         return
     held = " (held)" if shown["held"] else ""
-    show(f"{shown['id']}  {shown['state']}{held}", STATE_STYLES.get(shown["state"]))
+    version = f"  payload {shown['payload_version']}" if shown["payload_version"] > 1 else ""
+    show(f"{shown['id']}  {shown['state']}{held}{version}", STATE_STYLES.get(shown["state"]))
     if shown["waiting"] is not None:
         show(f"  {plain(shown['waiting'])}")
 

@@ -17,6 +17,7 @@ from nonchalant.model import LaneKey, Request, Transaction, TxId
 from nonchalant.ports import Store
 from nonchalant.service.http import Answer, Call
 from nonchalant.service.problems import Busy
+from nonchalant.steering import LaneHandle
 from nonchalant.waiting_for import Situation
 
 TEXT: Final[Mapping[str, Any]] = {"type": "string"}
@@ -42,6 +43,8 @@ class Node(Protocol):
 
     async def wait_for_change(self, tx_id: TxId, seconds: float, /) -> None:
         """Returns when the transaction may have changed, at the latest after so many seconds."""
+
+    def lane(self, chain_id: int, address: str) -> LaneHandle: ...
 
     async def lane_view(self, key: LaneKey) -> LiveLane: ...
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from nonchalant.errors import NotFound
 from nonchalant.lane_views import LanesView, LaneView, LiveLane, show_lane
+from nonchalant.model import LaneKey
 from nonchalant.ports import LaneSummary
 from nonchalant.service.front import Front
 from nonchalant.service.http import Answer, Call
@@ -29,10 +30,21 @@ async def list_lanes(front: Front, call: Call) -> Answer:
 async def get_lane(front: Front, call: Call) -> Answer:
     call.only(())
     chain_id, address = call.parts
+    return Answer(await _lane(front, await find_lane(front, chain_id, address)))
+
+
+async def find_lane(front: Front, chain_id: str, address: str) -> LaneSummary:
     summary = await front.node.store.lane(parse_lane(chain_id, address))
     if summary is None:
         raise NotFound(f"there is no lane of {address} on chain {chain_id}; GET /v1/lanes lists them")
-    return Answer(await _lane(front, summary))
+    return summary
+
+
+async def lane_shown(front: Front, key: LaneKey) -> LaneView:
+    """The lane as it is now; it was there before."""
+    summary = await front.node.store.lane(key)
+    assert summary is not None
+    return await _lane(front, summary)
 
 
 async def _lane(front: Front, summary: LaneSummary) -> LaneView:

@@ -149,5 +149,11 @@ def describe(error: NonchalantError) -> tuple[Problem, dict[str, str]]:
         code=code,
         field=error.field if isinstance(error, BadRequest) else None,
         tx=error.tx_id if isinstance(error, TransactionRemoved) else None,
+        data=_told(error) if isinstance(error, WishRefused) else None,
     )
     return problem, headers
+
+
+def _told(refusal: WishRefused) -> dict[str, object] | None:
+    """What the owner told beside the reason; None: nothing."""
+    return {name: value for name, value in refusal.data.items() if name != "reason"} or None

@@ -7,9 +7,30 @@ from typing import Any, Final
 
 import msgspec
 
-from nonchalant.bodies import BumpBody, NothingBody, ReasonBody, ReplaceBody, TransactionBody
-from nonchalant.lane_views import LanesView, LaneView
-from nonchalant.service import lanes, transactions
+from nonchalant.bodies import (
+    BumpBody,
+    FillBody,
+    HolderBody,
+    NothingBody,
+    ReasonBody,
+    ReplaceBody,
+    ReserveBody,
+    ResetBody,
+    TransactionBody,
+    UsedBody,
+)
+from nonchalant.lane_views import (
+    CancellingView,
+    FilledView,
+    LanesView,
+    LaneView,
+    ReleasedView,
+    ReservedView,
+    ResetView,
+    SyncView,
+    UsedView,
+)
+from nonchalant.service import lanes, steering, transactions
 from nonchalant.service.front import TEXT, WHOLE, Front, Parameter, Route
 from nonchalant.service.http import Answer, Call
 from nonchalant.service.problems import NotReady
@@ -33,6 +54,40 @@ async def ready(front: Front, call: Call) -> Answer:
         raise NotReady(reason)
     return Answer(Health("ready"))
 
+
+_TOOLS: Final = (
+    ("pause", "Give out no more nonces; what has one goes on.", steering.pause_lane, ReasonBody, LaneView, 200),
+    ("drain", "As pause, and take no new requests either.", steering.drain_lane, ReasonBody, LaneView, 200),
+    (
+        "resume",
+        "Give out nonces again, and believe its chain as it is.",
+        steering.resume_lane,
+        ReasonBody,
+        LaneView,
+        200,
+    ),
+    ("sync", "Look at the chain anew.", steering.sync_lane, NothingBody, SyncView, 200),
+    ("fill", "Close holes by transfers of nothing.", steering.fill_lane, FillBody, FilledView, 200),
+    ("reset", "Take the chain's word for the next nonce.", steering.reset_lane, ResetBody, ResetView, 200),
+    ("cancel", "Cancel all that is live.", steering.cancel_lane, NothingBody, CancellingView, 202),
+    (
+        "reservations",
+        "Keep a nonce for somebody who signs by himself.",
+        steering.reserve_nonce,
+        ReserveBody,
+        ReservedView,
+        201,
+    ),
+    ("reservations/{nonce}/used", "Say what was signed for it.", steering.use_nonce, UsedBody, UsedView, 200),
+    (
+        "reservations/{nonce}/release",
+        "Give it back: nothing was signed.",
+        steering.release_nonce,
+        HolderBody,
+        ReleasedView,
+        200,
+    ),
+)
 
 _VERBS: Final = (
     (
@@ -124,6 +179,20 @@ ROUTES: Final = (
         handle=lanes.get_lane,
         answers=LaneView,
         problems=(400, 404, 503),
+    ),
+    *(
+        Route(
+            method="POST",
+            path=f"/v1/lanes/{{chain_id}}/{{address}}/{tool}",
+            does=does,
+            handle=handle,
+            takes=takes,
+            may_be_empty=takes not in (UsedBody, HolderBody),
+            answers=answers,
+            status=status,
+            problems=(400, 404, 408, 409, 413, 415, 429, 503),
+        )
+        for tool, does, handle, takes, answers, status in _TOOLS
     ),
     Route(
         method="GET", path="/livez", does="Whether the process answers.", handle=live, answers=Health, problems=(400,)
