@@ -120,11 +120,12 @@ SELECT * FROM slots INDEXED BY slots_unsettled
 WHERE chain_id = :chain_id AND address = :address AND settled = 0 ORDER BY nonce;
 
 -- load_attempts --
--- Every attempt of every slot that is not final, oldest first.
+-- Every attempt of every slot that is not final, oldest first. A reservation has none but its holder's: a filler may have
+-- had the nonce before, and given it back.
 SELECT attempts.* FROM slots INDEXED BY slots_unsettled
 CROSS JOIN attempts INDEXED BY attempts_of_a_slot
     ON attempts.chain_id = slots.chain_id AND attempts.address = slots.address AND attempts.nonce = slots.nonce
-    AND attempts.tx_id IS slots.tx_id
+    AND attempts.tx_id IS slots.tx_id AND (slots.kind <> 'reservation' OR attempts.kind = 'outside')
 WHERE slots.chain_id = :chain_id AND slots.address = :address AND slots.settled = 0
 ORDER BY attempts.nonce, attempts.rowid;
 
