@@ -22,6 +22,7 @@ from nonchalant.cli.commands import app
 from nonchalant.config import VARIABLES, AccountSettings, ChainSettings, OraclePrices, Settings, parse_settings
 from nonchalant.errors import BadSettings, NonchalantError
 from nonchalant.fees import FeeRules
+from nonchalant.health import HealthRules
 from nonchalant.model import (
     AttemptKind,
     Attention,
@@ -187,6 +188,7 @@ def _default(words: tuple[str, ...]) -> str | None:
         return '"node"'
     homes: dict[tuple[str, ...], Any] = {(): Settings, ("chains",): ChainSettings, ("accounts",): AccountSettings}
     homes |= {("chains", "fees"): FeeRules, ("chains", "fees", "oracle"): OraclePrices}
+    homes[("accounts", "health")] = HealthRules
     if words[:-1] == ("accounts", "key"):
         mnemonic = MINIMAL.replace('{ env = "RELAYER_KEY" }', '{ mnemonic = { env = "P" } }')
         key: Any = parse_settings(mnemonic, folder=Path("/"), environ={}).accounts[0].key
