@@ -36,8 +36,6 @@ PATIENCE: Millis = 5_000
 async def reserve(desk: Desk, work: Work, wish_id: str, act: Reserve) -> None:
     _refuse_unless_giving(desk)
     lane = desk.lane
-    if act.deadline <= work.at:
-        raise Refusal("too_late", "its deadline has passed already")
     if sum(_is_open(slot) for slot in lane.slots.values()) >= MOST_RESERVATIONS:
         raise Refusal("too_many_reservations", f"{MOST_RESERVATIONS} nonces of this lane are reserved already")
     if desk.account_due or desk.seen_at != desk.head.top or desk.rules.shared:
@@ -49,7 +47,7 @@ async def reserve(desk: Desk, work: Work, wish_id: str, act: Reserve) -> None:
             raise NotYet
         raise Refusal("window_full", "as much is in flight as may be; try again when some of it is executed")
     [nonce] = lane.take(1)
-    held = Reservation(act.holder, min(act.deadline, work.at + LONGEST))
+    held = Reservation(act.holder, desk.store_now() + min(act.millis, LONGEST))
     work.slot(Slot(nonce=nonce, kind=SlotKind.RESERVATION, tx_id=None, attempts=(), reservation=held))
     desk.report_foreign(work)
     work.record(replace(work.lane_record, next_nonce=lane.next_after([nonce])))
@@ -76,7 +74,7 @@ def _is_open(slot: Slot) -> bool:
 
 async def use(desk: Desk, work: Work, wish_id: str, act: Use) -> None:
     """The holder signed this. Saying so again changes nothing; another hash is the next attempt at the same nonce."""
-    slot = _held(desk, work, act.nonce, act.holder)
+    slot = _held(desk, act.nonce, act.holder)
     known = slot.attempt(act.hash)
     if known is None:
         read = None if act.raw is None else _checked(desk, act, act.raw)
@@ -122,7 +120,7 @@ def _attempt(desk: Desk, work: Work, act: Use, read: Recognised | None) -> Attem
 
 def release(desk: Desk, work: Work, wish_id: str, act: Release) -> None:
     """Nothing was signed, says the holder: the nonce is free for the next transaction, or for nobody if it was the last."""
-    slot = _held(desk, work, act.nonce, act.holder)
+    slot = _held(desk, act.nonce, act.holder)
     if slot.attempts:
         raise Refusal("already_used", f"its holder said that {slot.attempts[-1].hash} uses it")
     if desk.lane.is_consumed(slot):
@@ -134,14 +132,14 @@ def release(desk: Desk, work: Work, wish_id: str, act: Release) -> None:
     desk.assign_due = True
 
 
-def _held(desk: Desk, work: Work, nonce: int, holder: str) -> Slot:
+def _held(desk: Desk, nonce: int, holder: str) -> Slot:
     """The slot, if it is still this holder's to speak for."""
     slot = desk.lane.slots.get(nonce)
     if slot is None or slot.reservation is None:
         raise Refusal("not_reserved", f"nonce {nonce} is not reserved, or not any more")
     if slot.reservation.holder != holder:
         raise Refusal("not_the_holder", f"nonce {nonce} is reserved for somebody else")
-    if slot.kind is not SlotKind.RESERVATION or policy.is_forfeited(slot, work.at):
+    if slot.kind is not SlotKind.RESERVATION or policy.is_forfeited(slot, desk.store_now()):
         raise Refusal(
             "reservation_expired", f"the time for nonce {nonce} is over: a filler closes it, unless yours is mined"
         )
