@@ -49,7 +49,9 @@ async def sync(desk: Desk, work: Work, wish_id: str) -> None:
 async def fill(desk: Desk, work: Work, wish_id: str, act: Fill) -> None:
     """Close one hole, or all that something waits behind, without waiting for traffic."""
     lane = desk.lane
-    if lane.record.quarantined_below is not None:
+    # What a holder says he used stays his until somebody gives it up, and a quarantine ends only after that.
+    used = act.nonce is not None and act.nonce in lane.slots and desk.may_fill
+    if lane.record.quarantined_below is not None and not used:
         raise Refusal("quarantined", "the lane is in quarantine: it closes by itself what it must, once it may")
     if desk.account_due or desk.seen_at != desk.head.top or desk.rules.shared:
         await desk.see_account()

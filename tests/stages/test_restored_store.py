@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from nonchalant.errors import WishRefused
 from nonchalant.model import Mode, State
+from nonchalant.wishes import Fill, Reserve, Use
 from tests.stages.rig import ETHER, Rig, staged
 
 WINDOW = 3
@@ -57,6 +61,31 @@ async def test_after_a_quarantine_the_chain_is_still_the_one_it_was(rig: Rig) ->
     await rig.start_node()
     await rig.mine(20)
     assert (await rig.lane()).control.mode is Mode.OPEN
+    assert await rig.state(later) is State.CONFIRMED
+
+
+@staged(window=WINDOW, largest_window=WINDOW)
+async def test_a_nonce_that_its_holder_never_used_can_be_given_up_in_quarantine(rig: Rig) -> None:
+    """He says that he signed something, and nothing ever comes: nothing else would ever end the quarantine."""
+    first = await rig.submit("first")
+    await rig.reaches(first, State.SENT)
+    await rig.mine()
+    lane, holder = first.lane, "somebody"
+    reply = await rig.asking.of_lane(lane, Reserve(holder, rig.clock.now() + 60_000))
+    await rig.asking.of_lane(lane, Use(1, holder, "0x" + "77" * 32))
+    assert reply.data["nonce"] == 1
+    copy = rig.database.serialize()
+    lost = await rig.submit("lost")
+    await rig.reaches(lost, State.SENT)
+    await rig.restore_store(copy)
+    await rig.advance(5.0)
+    with pytest.raises(WishRefused):  # what was lost may reach further than is known by now
+        await rig.asking.of_lane(lane, Fill(1))
+    await rig.mine(12)
+    assert await rig.lane_mark() == "quarantine"
+    await rig.asking.of_lane(lane, Fill(1))
+    later = await rig.submit("later")
+    await rig.mine(30)
     assert await rig.state(later) is State.CONFIRMED
 
 

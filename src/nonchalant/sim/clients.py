@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any
 
-from nonchalant.asking import HELD_MARK, Asking
-from nonchalant.errors import KeyReused, LaneDraining, NotFound, QueueFull, ShuttingDown, TooLate, WishRefused
+from nonchalant.asking import HELD_MARK
+from nonchalant.errors import (
+    KeyReused,
+    LaneDraining,
+    NotFound,
+    QueueFull,
+    ShuttingDown,
+    TooLate,
+    WishPending,
+    WishRefused,
+)
 from nonchalant.model import LaneKey, Mode, TxId
 from nonchalant.ports import Entropy
 from nonchalant.sim.facts import Facts
+from nonchalant.sim.holders import Holders, Want
 from nonchalant.sim.loop import SimLoop
 from nonchalant.sim.moves import Act, Ask, Move
 from nonchalant.sim.node import Life, Node
@@ -19,6 +29,7 @@ from nonchalant.sim.obedience import Obedience
 from nonchalant.sim.properties import Checker
 from nonchalant.sim.traffic import Errand
 from nonchalant.sim.violations import Violations
+from nonchalant.wishes import Fill, Reset, Sync
 
 # How long a client waits for an answer.
 PATIENCE_SECONDS = 12.0
@@ -28,8 +39,6 @@ LONGEST_WAIT = 100.0
 
 # How often an operator looks whether everything goes its way again.
 ROUND_SECONDS = 10.0
-
-Want = Callable[[Asking], Awaitable[object]]
 
 
 class Clients:
@@ -41,6 +50,7 @@ class Clients:
         checker: Checker,
         report: Violations,
         moves: Counter[Move],
+        holders: Holders,
     ) -> None:
         self.asking = 0  # how many have not got their answer
         self._nodes = nodes
@@ -49,6 +59,7 @@ class Clients:
         self._checker = checker
         self._report = report
         self._moves = moves
+        self._hold = holders
         self._ids: dict[str, TxId] = {}  # by label
         self._tasks: list[asyncio.Task[Any]] = []  # or the collector would close what waits in a dead process
 
@@ -140,6 +151,14 @@ class Clients:
                 self._checker.unwanted_lane(ask.lane)
                 if await self.want(ask.node, lambda asking: asking.cancel_all(ask.lane)):
                     self._moves[Move.CANCEL_ALL] += 1
+            case Act.SYNC:
+                await self.hear(ask.node, lambda asking: asking.of_lane(ask.lane, Sync()), once=True)
+            case Act.FILL:
+                await self.hear(ask.node, lambda asking: asking.of_lane(ask.lane, Fill()), once=True)
+            case Act.RESET:
+                await self.hear(ask.node, lambda asking: asking.of_lane(ask.lane, Reset(ask.force)), once=True)
+            case Act.RESERVE:
+                await self._hold.reserve(ask, self)
             case act:
                 mode = Mode.DRAINING if act is Act.DRAIN else Mode.PAUSED
                 await self.want(ask.node, _control(ask.lane, mode))
@@ -148,6 +167,10 @@ class Clients:
 
     async def want(self, first: int, want: Want) -> bool:
         """Ask one node after the other until one answers; False if the answer is no."""
+        return bool(await self.hear(first, want))
+
+    async def hear(self, first: int, want: Want, *, once: bool = False) -> list[Any]:
+        """The answer, or nothing if it is no; with `once` also if a node was asked and does not answer."""
         turn = first
         while True:
             life = self._nodes[turn % len(self._nodes)].life
@@ -157,18 +180,23 @@ class Clients:
                 match asked.exception() if asked else asked:
                     case TooLate() | NotFound():
                         self._moves[Move.TOO_LATE] += 1
-                        return False
-                    case WishRefused():
-                        return False
+                        return []
+                    case WishRefused() | WishPending():
+                        return []
                     case None if asked:
-                        return True
+                        return [asked.result()]
+                    case _ if once:
+                        return []
                     case _:
                         pass
             await self._loop.sleep(self._entropy.uniform(0.5, 3.0))
 
 
 class Operator:
-    """Looks after everything once the faults are over: lanes are opened, and what somebody holds is let go."""
+    """Looks after everything once the faults are over.
+
+    Lanes are opened, what somebody holds is let go, and nonces for which nothing ever came are filled.
+    """
 
     def __init__(self, clients: Clients, facts: Facts, obedience: Obedience, loop: SimLoop) -> None:
         self._clients = clients
@@ -186,6 +214,8 @@ class Operator:
             for tx in self._facts.transactions():
                 if tx.held and tx.attention is not None and tx.attention.code == HELD_MARK:
                     await self._clients.want(0, _release(tx.id))
+            for lane, nonce in self._facts.used_reservations():
+                await self._clients.hear(0, _fill(lane, nonce), once=True)
             await self._loop.sleep(ROUND_SECONDS)
 
 
@@ -195,6 +225,10 @@ def _control(lane: LaneKey, mode: Mode) -> Want:
 
 def _release(tx_id: TxId) -> Want:
     return lambda asking: asking.release(tx_id)
+
+
+def _fill(lane: LaneKey, nonce: int) -> Want:
+    return lambda asking: asking.of_lane(lane, Fill(nonce))
 
 
 async def _as_coroutine(call: Awaitable[object]) -> object:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nonchalant.model import Attempt, Hash, LaneKey, State, Transaction, TxId
+from nonchalant.model import Attempt, AttemptKind, Hash, LaneKey, State, Transaction, TxId
 from nonchalant.sim.blocks import Deed, SimBlock
 from nonchalant.sim.chain import FOREIGN, SimChain
 from nonchalant.sim.loop import SimLoop
@@ -24,6 +24,7 @@ class Known:
     lane: LaneKey
     nonce: int
     tx_id: TxId | None
+    kind: AttemptKind
     version: int  # which of the transaction's payloads it carries; 0: it does nothing
     rank: int  # the order in which attempts were committed
     store: int  # which store knew it last: a restored one is another
@@ -103,6 +104,15 @@ class Facts:
         found = self.rows("SELECT nonce FROM slots WHERE chain_id = ? AND address = ? AND settled = 0", *lane)
         return {row["nonce"] for row in found}
 
+    def used_reservations(self) -> list[tuple[LaneKey, int]]:
+        """Nonces whose holder says that he signed something for them, and that are not final."""
+        found = self.rows(
+            "SELECT chain_id, address, nonce FROM slots WHERE kind = 'reservation' AND settled = 0"
+            " AND EXISTS (SELECT 1 FROM attempts WHERE (chain_id, address, nonce, tx_id IS NULL) ="
+            " (slots.chain_id, slots.address, slots.nonce, 1))"
+        )
+        return [(LaneKey(row["chain_id"], row["address"]), row["nonce"]) for row in found]
+
     def unsettled_slots(self) -> bool:
         return bool(self.rows("SELECT 1 FROM slots WHERE settled = 0 LIMIT 1"))
 
@@ -125,6 +135,7 @@ class Facts:
             lane,
             attempt.nonce,
             attempt.tx_id,
+            attempt.kind,
             attempt.payload_version,
             len(self.attempts),
             self.stores,

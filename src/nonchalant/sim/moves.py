@@ -32,10 +32,22 @@ class Move(StrEnum):
     HOLD = "hold"
     RELEASE = "release"
     STRICT = "sent_in_strict_lane"
+    SHARED = "sent_in_shared_lane"
     PAUSE = "pause_lane"
     DRAIN = "drain_lane"
     RESUME = "resume_lane"
     CANCEL_ALL = "cancel_all"
+    SYNC = "sync_lane"
+    FILL = "fill_lane"
+    RESET = "reset_lane"
+    RESET_FORCED = "reset_lane_by_force"
+    RESET_REFUSED = "reset_refused"
+    RESERVE = "reserve_nonce"
+    USED_RAW = "reservation_used_with_bytes"
+    USED_HASH = "reservation_used_by_hash"
+    RESERVATION_RELEASED = "reservation_released"
+    RESERVATION_EXPIRED = "reservation_expired"
+    OUTSIDE_LATE = "outside_bytes_after_deadline"
     REFUSED = "wish_refused"
     TOO_LATE = "wish_too_late"
 
@@ -50,6 +62,22 @@ class Act(StrEnum):
     PAUSE = "pause"  # and resume after a while
     DRAIN = "drain"
     CANCEL_ALL = "cancel_all"
+    SYNC = "sync"
+    FILL = "fill"
+    RESET = "reset"
+    RESERVE = "reserve"
+
+
+class Way(StrEnum):
+    """What the holder of a reserved nonce does with it."""
+
+    BYTES = "bytes"  # he gives us what he signed
+    HASH = "hash"  # he sends it, and tells us its hash
+    UNSENT = "unsent"  # he tells us a hash, and nothing ever comes
+    SILENT = "silent"  # he sends it, and tells us nothing
+    LATE = "late"  # so too, after his time is over
+    RELEASED = "released"
+    FORGOTTEN = "forgotten"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +91,9 @@ class Ask:
     label: str = ""  # of the transaction
     payload: Payload | None = None
     fees: Speed | Fees | None = None
-    seconds: float = 0.0  # until it is undone
+    seconds: float = 0.0  # until it is undone, or until a reservation ends
+    way: Way = Way.FORGOTTEN
+    force: bool = False
 
 
 def draw(
@@ -73,9 +103,23 @@ def draw(
     for lane in lanes:
         for _ in range(chance.choice([0, 0, 1, 2])):
             act = chance.choice([Act.PAUSE, Act.PAUSE, Act.DRAIN, Act.CANCEL_ALL])
-            at, seconds = chance.uniform(0.05, 0.9) * span, chance.uniform(5.0, 60.0)
-            asks.append(Ask(at=at, act=act, lane=lane, node=chance.randint(0, 99), seconds=seconds))
+            asks.append(_of_lane(chance, act, lane, span))
+        for _ in range(chance.choice([0, 1, 3, 5])):
+            act = chance.choice([Act.SYNC, Act.FILL, Act.RESET, Act.RESET, Act.RESERVE, Act.RESERVE, Act.RESERVE])
+            asks.append(_of_lane(chance, act, lane, span))
     return asks
+
+
+def _of_lane(chance: Chance, act: Act, lane: LaneKey, span: float) -> Ask:
+    return Ask(
+        at=chance.uniform(0.05, 0.95) * span,
+        act=act,
+        lane=lane,
+        node=chance.randint(0, 99),
+        seconds=chance.uniform(3.0, 60.0),
+        way=chance.choice([*Way, Way.LATE, Way.LATE]),
+        force=chance.random() < 0.6,
+    )
 
 
 def _about(chance: Chance, errand: Errand, terrain: Terrain) -> Iterator[Ask]:

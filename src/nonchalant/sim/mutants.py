@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
-from nonchalant import broadcast, fees, heads, lifecycle, policy, proof, reconcile, rescue, settle, watch
+from nonchalant import broadcast, fees, heads, lifecycle, policy, proof, reconcile, rescue, settle, tools, watch
 from nonchalant.desk import Desk
 from nonchalant.engine import Engine
 from nonchalant.fees import FeeRules
@@ -26,6 +26,8 @@ from nonchalant.model import (
     Receipt,
     Refused,
     Slot,
+    SlotKind,
+    State,
     Transaction,
     TxId,
     View,
@@ -189,6 +191,42 @@ def _requeue_on_missing_receipt() -> Iterator[None]:
 
 def _is_consumed_at_the_head(desk: Desk, slot: Slot) -> bool:
     return slot.nonce < desk.lane.count
+
+
+@_mutant("reset-while-attempts-live")
+def _reset_while_attempts_live() -> Iterator[None]:
+    """By force, whatever is not executed goes back to the queue, wherever its bytes are."""
+
+    def never_left(_desk: Desk, slot: Slot) -> bool:
+        return slot.receipt is None and slot.reservation is None
+
+    def recall(desk: Desk, work: Work, slot: Slot) -> None:
+        tx = desk.lane.transaction_of(slot)
+        if tx is None or tx.state is State.SIGNED:
+            rule(desk, work, slot)
+            return
+        work.move(tx, lifecycle.Superseded(None))
+        work.free(slot)
+        desk.drop(slot.attempts)
+
+    rule = tools._recall  # noqa: SLF001
+    with _instead(tools, "_never_left", never_left), _instead(tools, "_recall", recall):
+        yield
+
+
+@_mutant("expired-reservation-given-to-a-transaction")
+def _expired_reservation_given_away() -> Iterator[None]:
+    async def move_slots(desk: Desk, *, can_sign: bool) -> bool:
+        work = desk.work()
+        for slot in desk.lane.open_slots():
+            if slot.kind is SlotKind.RESERVATION and policy.is_forfeited(slot, desk.store_now()):
+                work.free(slot)
+                desk.assign_due = True
+        return await desk.commit(work) or await rule(desk, can_sign=can_sign)
+
+    rule = rescue._move_slots  # noqa: SLF001
+    with _instead(rescue, "_move_slots", move_slots):
+        yield
 
 
 # what the chain is believed

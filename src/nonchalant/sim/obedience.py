@@ -7,7 +7,7 @@ only from when it was first said.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nonchalant.assign import WAITS_FOR_EARLIER
@@ -21,6 +21,7 @@ from nonchalant.model import (
     Mode,
     Reply,
     Slot,
+    SlotKind,
     State,
     Transaction,
     TxId,
@@ -33,13 +34,23 @@ from nonchalant.sim.moves import Move
 from nonchalant.sim.traffic import is_sound
 from nonchalant.sim.violations import Violations
 from nonchalant.sim.wire import Effect
-from nonchalant.wishes import Bump, Replace, Wish
+from nonchalant.wishes import Bump, Fill, Release, Replace, Reserve, Reset, Sync, Use, Wish
 
 # Seconds until every owner has heard that its lane is closed, whatever wake-up was lost.
 HEARD = 15.0
 
 # Seconds in which bytes that wait at an endpoint that hangs may still be sent, though they are not wanted any more.
 UNDER_WAY = 12.0
+
+
+GRANTED: Mapping[type, Move] = {
+    Bump: Move.BUMP,
+    Replace: Move.REPLACE_IN_FLIGHT,
+    Sync: Move.SYNC,
+    Fill: Move.FILL,
+    Reserve: Move.RESERVE,
+    Release: Move.RESERVATION_RELEASED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +66,7 @@ class Obedience:
         self.moves: Counter[Move] = Counter()
         self.now: Callable[[], Millis] = lambda: 0
         self.strict: frozenset[LaneKey] = frozenset()
+        self.shared: frozenset[LaneKey] = frozenset()
         self._facts = facts
         self._report = report
         self._loop = loop
@@ -63,6 +75,8 @@ class Obedience:
         self._closed: dict[LaneKey, float] = {}  # lanes that should give out nothing, and since when
         self._wants: dict[tuple[LaneKey, int], Wants] = {}
         self._wishes: dict[str, Wish] = {}
+        self._reserved: set[tuple[LaneKey, int]] = set()  # nonces for which somebody else may have signed
+        self._expired: set[tuple[LaneKey, int]] = set()
         self._waited: set[TxId] = set()
 
     # what is asked for
@@ -94,6 +108,7 @@ class Obedience:
     def restored(self) -> None:
         """Another, older store from here on: what was asked for since is lost with it."""
         self._wants.clear()
+        self._reserved.clear()
         self._held = {row["id"] for row in self._facts.rows("SELECT id FROM transactions WHERE held = 1")}
         found = self._facts.rows("SELECT chain_id, address FROM controls WHERE mode <> 'open'")
         closed = [LaneKey(row["chain_id"], row["address"]) for row in found]
@@ -123,9 +138,11 @@ class Obedience:
             self._count_waiting(tx)
         for nonce in change.freed:
             self._wants.pop((lease.lane, nonce), None)
+            self._check_freed(lease.lane, nonce, change)
         for slot in change.slots:
             if slot.tx_id is not None:
                 self._follow_wants(slot, lease.lane)
+            self._follow_reservation(slot, lease.lane)
         for wish_id, reply in change.granted.items():
             self._count_reply(wish_id, reply)
         for event in change.events:
@@ -136,6 +153,9 @@ class Obedience:
         tx_id = attempt.tx_id
         assert tx_id is not None
         label = f"{tx_id[:4]} at nonce {attempt.nonce} of {short(lane)}"
+        self.moves[Move.SHARED] += lane in self.shared
+        if (lane, attempt.nonce) in self._reserved:
+            self._report("P1", f"{label} was signed, and somebody else may have signed for that nonce")
         if tx_id in self._held:
             self._report("P7", f"{label} was signed while it was held")
         if self._deadlines.get(tx_id, self.now() + 1) <= self.now():
@@ -180,10 +200,22 @@ class Obedience:
                     "P3", f"{who} sends payload {known.version} at {slot}, where {wanted} is wanted for {late:.0f} s"
                 )
 
+    def _check_freed(self, lane: LaneKey, nonce: int, change: Change) -> None:
+        """Only its holder gives a reserved nonce back."""
+        if (lane, nonce) not in self._reserved:
+            return
+        self._reserved.discard((lane, nonce))
+        granted = [self._wishes[wish_id].act for wish_id in change.granted if wish_id in self._wishes]
+        if not any(isinstance(act, Release) and act.nonce == nonce for act in granted):
+            self._report("P1", f"nonce {nonce} of {short(lane)} was reserved, and is free though nobody released it")
+
     def _check_strict(self, who: str, known: Known) -> None:
         """One in flight: the next only after the one before was consumed, as far as any endpoint ever showed."""
         self.moves[Move.STRICT] += 1
-        if self._facts.reached(known.lane) < known.nonce:
+        before = set(range(self._facts.reached(known.lane), known.nonce))
+        if known.lane in self.shared:  # what others have in pools is theirs
+            before &= self._facts.slots(known.lane)
+        if before:
             slot = f"nonce {known.nonce} of {short(known.lane)}"
             self._report("P5", f"{who} sends {slot}, where nothing may overtake, before the one below was consumed")
 
@@ -211,6 +243,14 @@ class Obedience:
                 if self._deadlines.get(slot.tx_id, self.now() + 1) > self.now():
                     self._report("P7", f"{slot.tx_id[:4]} is called off before its deadline")
 
+    def _follow_reservation(self, slot: Slot, lane: LaneKey) -> None:
+        key = lane, slot.nonce
+        if slot.kind is SlotKind.RESERVATION:
+            self._reserved.add(key)
+        elif key in self._reserved and not slot.attempts and key not in self._expired:
+            self._expired.add(key)
+            self.moves[Move.RESERVATION_EXPIRED] += 1
+
     def _count_waiting(self, tx: Transaction) -> None:
         waits = tx.attention is not None and tx.attention.code == WAITS_FOR_EARLIER
         if waits and tx.id not in self._waited:
@@ -220,8 +260,14 @@ class Obedience:
     def _count_reply(self, wish_id: str, reply: Reply) -> None:
         wish = self._wishes.get(wish_id)
         if reply.refused is not None:
-            self.moves[Move.REFUSED] += 1
-        elif wish is not None and isinstance(wish.act, Bump):
-            self.moves[Move.BUMP] += 1
-        elif wish is not None and isinstance(wish.act, Replace):
-            self.moves[Move.REPLACE_IN_FLIGHT] += 1
+            self.moves[Move.RESET_REFUSED if wish and isinstance(wish.act, Reset) else Move.REFUSED] += 1
+            return
+        match wish.act if wish else None:
+            case Reset(force):
+                self.moves[Move.RESET_FORCED if force else Move.RESET] += 1
+            case Use(raw=raw):
+                self.moves[Move.USED_HASH if raw is None else Move.USED_RAW] += 1
+            case Bump() | Replace() | Sync() | Fill() | Reserve() | Release() as act:
+                self.moves[GRANTED[type(act)]] += 1
+            case _:
+                pass

@@ -7,7 +7,7 @@ them out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from nonchalant.desk import Desk
@@ -31,6 +31,7 @@ from nonchalant.lifecycle import (
 )
 from nonchalant.model import (
     TERMINAL_STATES,
+    AttemptKind,
     Change,
     Event,
     Hash,
@@ -165,7 +166,7 @@ class Checker:
             if self._facts.left.get((lease.lane, nonce)):
                 self._report("P1", f"nonce {nonce} of {short(lease.lane)} was freed, and bytes for it had left")
         for tx in change.transactions:
-            self._check_move(tx, change.events)
+            self._check_move(tx, change.events, change.freed)
         self._obedience.committed(change, lease)
         self._note(who, change, lease)
 
@@ -213,7 +214,7 @@ class Checker:
 
     # what becomes of a transaction
 
-    def _check_move(self, tx: Transaction, events: Sequence[Event]) -> None:
+    def _check_move(self, tx: Transaction, events: Sequence[Event], freed: Collection[int] = ()) -> None:
         before = self._facts.states.get(tx.id, State.QUEUED)
         name = self._facts.name(tx)
         if before in TERMINAL_STATES:
@@ -231,7 +232,7 @@ class Checker:
                 self._obedience.check_ended(tx)
                 self._check_spent(tx)
             case State.QUEUED if before is not State.QUEUED:
-                self._check_requeued(tx)
+                self._check_requeued(tx, freed)
             case _:
                 pass
 
@@ -306,12 +307,15 @@ class Checker:
             case _:
                 self._report("P7", f"{name} is failed, and nothing is wrong with it: {tx.failure}")
 
-    def _check_requeued(self, tx: Transaction) -> None:
-        """P3: it may have a second slot only if the first was consumed, at finality, by none of its attempts."""
+    def _check_requeued(self, tx: Transaction, freed: Collection[int]) -> None:
+        """P3: it may have a second slot only if the first was consumed, at finality, by none of its attempts.
+
+        Or if it was given back, because none of them had left: whether that is so is checked where it is freed.
+        """
         name, mine = self._facts.name(tx), self._facts.attempts_of(tx)
         consumed = self._facts.consumed(tx.lane, final=True)
         for known in mine:
-            if known.nonce >= consumed and self._facts.is_known(known):
+            if known.nonce >= consumed and known.nonce not in freed and self._facts.is_known(known):
                 self._report("P3", f"{name} is queued again, and its nonce {known.nonce} is not consumed at finality")
         # What did nothing, and went with the commits that were lost, is no execution of it.
         hashes = {known.hash for known in mine if known.version or self._facts.is_known(known)}
@@ -343,6 +347,8 @@ class Checker:
         """P5: a new price that a pool does not take instead of the old one closes no gap."""
         held = endpoint.pool.at(tx.sender, tx.nonce)
         other = self._facts.attempts.get(held.hash) if held else None
+        if AttemptKind.OUTSIDE in (known.kind, other.kind if other else None):
+            return  # what somebody else signed may have any price
         if other and self._facts.is_known(other) and other.tx_id == known.tx_id and other.rank < known.rank:
             self._report(
                 "P5", f"{endpoint.name} refuses {tx.hash[2:8]} as too cheap to replace our own earlier attempt"

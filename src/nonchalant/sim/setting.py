@@ -71,6 +71,7 @@ def _chain_rules(chance: Chance, terrain: Terrain) -> ChainRules:
 def _lane_rules(chance: Chance, windows: Mapping[LaneKey, int], lane: LaneKey, terrain: Terrain) -> LaneRules:
     return LaneRules(
         window=windows[lane],
+        shared=chance.random() < 0.15,
         pace=Pace.STRICT if chance.random() < 0.12 else Pace.PIPELINED,
         unsettled=chance.choice([8, 4096, 4096]),
         batch=chance.choice([2, 100]),

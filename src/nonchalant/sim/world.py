@@ -26,6 +26,7 @@ from nonchalant.sim.endings import Endings
 from nonchalant.sim.facts import Facts
 from nonchalant.sim.faults import Faults
 from nonchalant.sim.gate import Gate, gated_signer, gated_store
+from nonchalant.sim.holders import Holders
 from nonchalant.sim.journal import Journal, listening
 from nonchalant.sim.loop import SimLoop, forgetting
 from nonchalant.sim.moves import Move
@@ -179,13 +180,16 @@ class World:
         self._keyless: dict[str, set[LaneKey]] = {node.name: set() for node in self._nodes}
         self._tasks: list[asyncio.Task[Any]] = []
         entropy = SimEntropy(self._chance("clients"))
-        self._clients = Clients(self._nodes, self.loop, entropy, self._checker, self._report, self._obedience.moves)
+        people = self._obedience.moves
+        holders = Holders(self.chains, self.loop, entropy, people)
+        self._clients = Clients(self._nodes, self.loop, entropy, self._checker, self._report, people, holders)
         self._operator = Operator(self._clients, self._facts, self._obedience, self.loop)
         self._over = self.loop.create_future()
         self._facts.chains = {chain.chain_id: chain for chain in self.chains}
         self._facts.opened(self._database)
         strict = (lane for lane, rule in self._rules.lanes.items() if rule.pace is Pace.STRICT)
         self._obedience.strict = frozenset(strict)
+        self._obedience.shared = frozenset(lane for lane, rule in self._rules.lanes.items() if rule.shared)
         self._report.at_the_first = self._break_off
         self._checker.now = self._obedience.now = self.clock.now
         self._checker.engine_of = lambda who: self._lives[who].engine
@@ -401,6 +405,8 @@ class World:
             LaneKey(row["chain_id"], row["address"])
             for row in self._facts.rows("SELECT chain_id, address FROM lanes WHERE next_nonce IS NULL")
         }
+        # Nor of one that others use too: what the store does not know may be theirs.
+        unused |= self._obedience.shared
         if any(lane in unused for lane, _ in self._facts.lost_nonces()):
             return False
         for _ in range(60):
