@@ -9,10 +9,20 @@ import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+import structlog
+
 from nonchalant import fees as prices
 from nonchalant import funds, lifecycle, policy, signing
 from nonchalant.desk import SIGNER_MARK, Aside, Desk
-from nonchalant.errors import NodeRefused, RowMoved, SignerFailed, Unencodable, Unreachable
+from nonchalant.errors import (
+    LeaseLost,
+    NodeRefused,
+    RowMoved,
+    SignerFailed,
+    StoreUnavailable,
+    Unencodable,
+    Unreachable,
+)
 from nonchalant.health import OUT_OF_FUNDS
 from nonchalant.lanes import Work
 from nonchalant.model import (
@@ -31,6 +41,8 @@ from nonchalant.model import (
     Wei,
 )
 from nonchalant.signing import Prepared
+
+log = structlog.get_logger()
 
 # A transaction that could not be sent is looked at again after this long, doubling up to the longest.
 FIRST_RETRY: Millis = 1_000
@@ -156,10 +168,26 @@ async def _judge(desk: Desk, due: Sequence[Transaction]) -> list[Verdict]:
         await desk.see_account()
     market = await desk.eyes.market()
     desk.least_cost = prices.opening(Speed.SLOW, market, desk.rules.fees).max_fee
-    verdicts = await asyncio.gather(*(_judge_one(desk, tx, market) for tx in due))
+    verdicts = await asyncio.gather(*(_judge_alone(desk, tx, market) for tx in due))
     if desk.chain.charges_for_data:
         verdicts = await _with_data_fees(desk, verdicts)
     return _within_funds(desk, verdicts)
+
+
+async def _judge_alone(desk: Desk, tx: Transaction, market: Market) -> Verdict:
+    """Whatever goes wrong with one, the others are judged all the same."""
+    try:
+        return await _judge_one(desk, tx, market)
+    except (LeaseLost, StoreUnavailable):
+        raise  # about the lane, not about this one
+    except Exception:
+        log.exception("tx.broke", lane=str(desk.key), tx=tx.id)
+        return _broken(desk, tx)
+
+
+def _broken(desk: Desk, tx: Transaction) -> Postponed:
+    """For what this node fails at in a way nobody expected: it waits, and others pass it."""
+    return Postponed(tx, Attention("internal", "this node fails at it; its log says why", desk.clock.now()))
 
 
 async def _judge_one(desk: Desk, tx: Transaction, market: Market) -> Verdict:
@@ -313,6 +341,11 @@ def _prepare(desk: Desk, work: Work, ready: list[Ready]) -> list[tuple[Transacti
                 )
             except Unencodable as error:
                 work.move(one.tx, lifecycle.Failed(str(error)))
+                ready.remove(one)
+                break
+            except Exception:
+                log.exception("tx.broke", lane=str(desk.key), tx=one.tx.id)
+                _postpone(desk, work, _broken(desk, one.tx))
                 ready.remove(one)
                 break
         else:

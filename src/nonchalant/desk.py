@@ -158,6 +158,7 @@ class Desk:
     proof: Search | None = None  # through final blocks, for who used a nonce of ours
     paused_until: Millis = 0  # in ticks: the signer failed
     quarantine_top: int | None = None  # the height at which this owner found the lane in quarantine
+    broken: set[int] = field(default_factory=set)  # nonces at which rescuing failed unexpectedly: said once
     fill_after: Millis = 0  # in ticks: nodes refused a filler, so the next one waits
     reasons: dict[tuple[Hash, BlockRef], Reason] = field(default_factory=dict)  # why what is mined reverted
     seen_at: BlockRef | None = None  # the head at which the account was last seen

@@ -200,6 +200,9 @@ class Outbid:
     fees: Fees
 
 
+Move = Wait | Resend | Bump | GiveUp | Close | Outbid
+
+
 def next_move(
     slot: Slot,
     tx: Transaction | None,
@@ -214,7 +217,7 @@ def next_move(
     head: int,
     endpoints: int,
     in_window: bool = True,
-) -> Wait | Resend | Bump | GiveUp | Close | Outbid:
+) -> Move:
     """What to do about a slot that the chain has not consumed.
 
     `market` None: prices are not known now. `now` is for deadlines, `ticks` for intervals, `sending` is the newest

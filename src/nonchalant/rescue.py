@@ -9,7 +9,7 @@ import structlog
 
 from nonchalant import filling, lifecycle, policy, signing
 from nonchalant.desk import CANNOT_FILL_MARK, FILLER_MARK, RESERVATION_MARK, Desk
-from nonchalant.errors import NodeRefused, SignerFailed, Unreachable
+from nonchalant.errors import LeaseLost, NodeRefused, SignerFailed, StoreUnavailable, Unreachable
 from nonchalant.lanes import Work, exposure
 from nonchalant.model import (
     Attempt,
@@ -23,7 +23,7 @@ from nonchalant.model import (
     SlotKind,
     Transaction,
 )
-from nonchalant.policy import BUMPED_AT_ONCE, NEVER_SENT, Bump, Close, GiveUp, Outbid, Resend
+from nonchalant.policy import BUMPED_AT_ONCE, NEVER_SENT, Bump, Close, GiveUp, Move, Outbid, Resend
 
 log = structlog.get_logger()
 
@@ -60,7 +60,7 @@ async def _move_slots(desk: Desk, *, can_sign: bool) -> bool:
     for index, slot in enumerate(waiting):
         tx, newest = lane.transaction_of(slot), slot.newest
         sending = desk.sending(newest.hash) if newest else NEVER_SENT
-        match policy.next_move(
+        move = policy.next_move(
             slot,
             tx,
             sending,
@@ -73,25 +73,39 @@ async def _move_slots(desk: Desk, *, can_sign: bool) -> bool:
             ticks=desk.ticks(),
             head=desk.head.top.number,
             endpoints=len(desk.chain.endpoints),
-        ):
-            case Bump(offer) if newest is not None and _can_pay(desk, slot, tx, newest.gas, offer):
-                await _bump(desk, work, slot, tx, newest, offer)
-            case Bump() if newest is not None:
-                short = ("insufficient_funds", "the account cannot pay a better price for it; fund the account")
-                _resend(desk, work, slot, newest, short)
-            case Resend(mark) if newest is not None:
-                _resend(desk, work, slot, newest, mark)
-            case GiveUp(why):
-                work.slot(replace(slot, wanted=why, payload_version=0))
-            case Close():
-                log.info("reservation.expired", lane=str(desk.key), nonce=slot.nonce)
-                work.slot(replace(slot, kind=SlotKind.FILLER, payload_version=0))
-            case Outbid(offer):
-                await _outbid(desk, work, slot, tx, offer)
-            case _:
-                pass
+        )
+        try:
+            await _do(desk, work, slot, move)
+        except (SignerFailed, Unreachable, LeaseLost, StoreUnavailable):
+            raise  # about the lane, not about this slot
+        except Exception:
+            # One slot that nobody can help must not keep the others from being helped.
+            if slot.nonce not in desk.broken:
+                desk.broken.add(slot.nonce)
+                log.exception("slot.broke", lane=str(desk.key), nonce=slot.nonce, tx=slot.tx_id)
     _mark_overlong(desk, work, waiting[:1])
     return await desk.commit(work)
+
+
+async def _do(desk: Desk, work: Work, slot: Slot, move: Move) -> None:
+    tx, newest = desk.lane.transaction_of(slot), slot.newest
+    match move:
+        case Bump(offer) if newest is not None and _can_pay(desk, slot, tx, newest.gas, offer):
+            await _bump(desk, work, slot, tx, newest, offer)
+        case Bump() if newest is not None:
+            short = ("insufficient_funds", "the account cannot pay a better price for it; fund the account")
+            _resend(desk, work, slot, newest, short)
+        case Resend(mark) if newest is not None:
+            _resend(desk, work, slot, newest, mark)
+        case GiveUp(why):
+            work.slot(replace(slot, wanted=why, payload_version=0))
+        case Close():
+            log.info("reservation.expired", lane=str(desk.key), nonce=slot.nonce)
+            work.slot(replace(slot, kind=SlotKind.FILLER, payload_version=0))
+        case Outbid(offer):
+            await _outbid(desk, work, slot, tx, offer)
+        case _:
+            pass
 
 
 def _mark_overlong(desk: Desk, work: Work, lowest: Sequence[Slot]) -> None:

@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from nonchalant import errors
-from nonchalant.errors import BadRequest, NodeRefused, NonchalantError, QueueFull, WishRefused
+from nonchalant.errors import BadRequest, NodeRefused, NonchalantError, QueueFull, TransactionRemoved, WishRefused
 
 TREE = [
     found
@@ -82,6 +82,11 @@ def test_codes_that_callers_see_are_stable() -> None:
         "WishPending": "no_answer_yet",
         "WishRefused": "refused",
     }
+
+
+def test_what_is_kept_no_more_is_known_by_its_id() -> None:
+    assert TransactionRemoved("long ago", "tx").tx_id == "tx"
+    assert TransactionRemoved().tx_id is None
 
 
 def test_a_refused_wish_has_the_code_of_the_reason() -> None:

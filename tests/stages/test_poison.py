@@ -1,4 +1,4 @@
-"""A wish that nobody can grant is answered, and stops neither its lane nor other wishes."""
+"""What a stage breaks at, a wish or a payload, stops neither its lane nor others; a wish is answered."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from nonchalant.model import Address, AttemptKind, BlockRef, Fees, Payload, State
+from nonchalant.model import Address, AttemptKind, BlockRef, Draft, Fees, Payload, Speed, State
+from nonchalant.policy import Patience
 from nonchalant.wishes import Bump, Cancel, Replace, Wish
 from tests.lessons import lesson
 from tests.stages.rig import ALICE, GWEI, Rig, staged
@@ -137,3 +138,73 @@ async def test_a_wish_that_is_taken_back_while_it_is_answered_stops_nothing(rig:
     assert await rig.kinds(tx) == [AttemptKind.ORIGINAL]
     assert len(await rig.events("lane.lease")) == 1  # it was not started anew
     assert (await rig.ends(tx)).state is State.CONFIRMED
+
+
+# payloads
+
+
+@lesson("poisonous-row")
+@lesson("head-of-line")
+@staged()
+async def test_a_payload_at_which_assigning_breaks_waits_with_a_mark_and_others_pass_it(rig: Rig) -> None:
+    rig.tolerate("tx.broke")
+    for voice in rig.endpoints:
+        voice.answer("estimate", breaking_at(voice, rig.payload("poison")))
+    poison, other = await rig.submit_all(["poison", "other"])
+    await rig.reaches(other, State.SENT)
+    assert (await rig.read(other)).nonce == 0
+    assert await rig.mark(poison) == "internal"
+    assert len(await rig.events("lane.lease")) == 1
+    for voice in rig.endpoints:
+        voice.heal()
+    await rig.reaches(poison, State.SENT)
+    assert await rig.mark(poison) is None
+    await rig.ends(poison)
+    assert await rig.states([poison, other]) == [State.CONFIRMED] * 2
+
+
+@lesson("poisonous-row")
+@staged()
+async def test_a_payload_that_breaks_its_encoding_waits_with_a_mark_and_leaves_no_hole(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.tolerate("tx.broke")
+    encode = rig.chain.digest
+
+    def breaking(draft: Draft) -> bytes:
+        if draft.payload == rig.payload("poison"):
+            raise ZeroDivisionError("nobody expected this")
+        return encode(draft)
+
+    monkeypatch.setattr(rig.chain, "digest", breaking)
+    poison, *others = await rig.submit_all(["poison", "a", "b"])
+    await rig.reaches(others[-1], State.SENT)
+    assert await rig.nonces([poison, *others]) == [None, 0, 1]
+    assert await rig.mark(poison) == "internal"
+    assert (await rig.asking.cancel(poison.id)).state is State.CANCELLED
+
+
+@lesson("poisonous-row")
+@staged(patience=Patience(bump_after=dict.fromkeys(Speed, 20_000)))
+async def test_a_slot_at_which_rescuing_breaks_is_left_alone_and_the_others_are_rescued(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.tolerate("slot.broke")
+    poison, other = await rig.submit_all(["poison", "other"])
+    await rig.reaches(other, State.SENT)
+    encode = rig.chain.digest
+
+    def breaking(draft: Draft) -> bytes:
+        if draft.nonce == 0:
+            raise ZeroDivisionError("nobody expected this")
+        return encode(draft)
+
+    monkeypatch.setattr(rig.chain, "digest", breaking)
+    for _ in range(10):
+        await rig.mine(empty=True)
+    assert await rig.kinds(poison) == [AttemptKind.ORIGINAL]
+    assert AttemptKind.BUMP in await rig.kinds(other)
+    assert len(await rig.events("lane.lease")) == 1
+    assert len([line for line in rig.trace.lines if "slot.broke" in line]) == 1
+    await rig.ends(other)
+    assert await rig.states([poison, other]) == [State.CONFIRMED] * 2
