@@ -176,7 +176,11 @@ class Desk:
     def window(self) -> int:
         """How many may be in flight now."""
         record, rules = self.lane.record, self.rules
-        return windows.effective(rules.window, rules.pace, delegated=self.lane.delegated, learnt=record.window)
+        window = windows.effective(rules.window, rules.pace, delegated=self.lane.delegated, learnt=record.window)
+        if window == 1 and not self.lane.is_vouched and self.lane.lost_slots():
+            # Where nothing may overtake, one endpoint's word that a nonce is used is not enough for the next one.
+            return 0
+        return window
 
     def purse(self) -> Purse:
         """What the account can pay, as it was last seen."""
@@ -245,7 +249,7 @@ class Desk:
         count = heads.believed([account.count for account in at_head])
         if len(at_head) < enough:
             count = min(max(count, lane.record.settled_below), lane.first_unbound)
-        lane.count = count
+        lane.count, lane.is_vouched = count, len(at_head) >= enough
         lane.balance = heads.believed([account.balance for account in at_head])
         lane.delegated = any(account.delegated for account in at_head)
         told = len(at_final) >= enough

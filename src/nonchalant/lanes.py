@@ -48,6 +48,7 @@ class Lane:
         self._nonces = {attempt.hash: slot.nonce for slot in self.slots.values() for attempt in slot.attempts}
         self.strangers = {stranger.hash: stranger for stranger in strangers}  # whose twin may still come
         self.count = 0  # executed at our head
+        self.is_vouched = True  # whether at least half of the endpoints told that count
         self.final_count = 0  # executed at the final block
         self.pooled = 0  # of a shared account: below, what is not ours is in some pool, from somebody else
         self.balance: Wei = 0

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any
 
-from nonchalant.asking import HELD_MARK
 from nonchalant.errors import (
     KeyReused,
     LaneDraining,
@@ -51,6 +50,7 @@ class Clients:
         report: Violations,
         moves: Counter[Move],
         holders: Holders,
+        facts: Facts,
     ) -> None:
         self.asking = 0  # how many have not got their answer
         self._nodes = nodes
@@ -60,6 +60,7 @@ class Clients:
         self._report = report
         self._moves = moves
         self._hold = holders
+        self._facts = facts
         self._ids: dict[str, TxId] = {}  # by label
         self._tasks: list[asyncio.Task[Any]] = []  # or the collector would close what waits in a dead process
 
@@ -143,7 +144,9 @@ class Clients:
             case _:
                 if await self.want(ask.node, lambda asking: asking.hold(tx_id)):
                     await self._loop.sleep(ask.seconds)
-                    await self.want(ask.node + 1, _release(tx_id))
+                    # It may be held for another reason by now: that is not theirs to lift without a look at the chain.
+                    if self._facts.is_held_by_people(tx_id):
+                        await self.want(ask.node + 1, _release(tx_id))
 
     async def _act_on_lane(self, ask: Ask) -> None:
         match ask.act:
@@ -212,7 +215,7 @@ class Operator:
                 if lane != shut and not self._obedience.is_open(lane):
                     await self._clients.want(0, _control(lane, Mode.OPEN))
             for tx in self._facts.transactions():
-                if tx.held and tx.attention is not None and tx.attention.code == HELD_MARK:
+                if self._facts.is_held_by_people(tx.id):
                     await self._clients.want(0, _release(tx.id))
             for lane, nonce in self._facts.used_reservations():
                 await self._clients.hear(0, _fill(lane, nonce), once=True)

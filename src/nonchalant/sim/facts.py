@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from nonchalant.asking import HELD_MARK
 from nonchalant.model import Attempt, AttemptKind, Hash, LaneKey, State, Transaction, TxId
 from nonchalant.sim.blocks import Deed, SimBlock
 from nonchalant.sim.chain import FOREIGN, SimChain
@@ -94,6 +95,11 @@ class Facts:
         )
         live = [rows.transaction(row) for row in found]
         return [tx for tx in live if lane is None or tx.lane == lane]
+
+    def is_held_by_people(self, tx_id: TxId) -> bool:
+        """Whether somebody asked for it to be held, and not the lane's owner for a doubt of its own."""
+        held = (tx for tx in self.transactions() if tx.id == tx_id and tx.held)
+        return any(tx.attention is not None and tx.attention.code == HELD_MARK for tx in held)
 
     def is_stored(self, hash: Hash) -> bool:
         """Whether the store, as it is now, has this attempt."""

@@ -182,7 +182,9 @@ class World:
         entropy = SimEntropy(self._chance("clients"))
         people = self._obedience.moves
         holders = Holders(self.chains, self.loop, entropy, people)
-        self._clients = Clients(self._nodes, self.loop, entropy, self._checker, self._report, people, holders)
+        self._clients = Clients(
+            self._nodes, self.loop, entropy, self._checker, self._report, people, holders, self._facts
+        )
         self._operator = Operator(self._clients, self._facts, self._obedience, self.loop)
         self._over = self.loop.create_future()
         self._facts.chains = {chain.chain_id: chain for chain in self.chains}
