@@ -21,6 +21,8 @@ from nonchalant.sim.schedule import Kind
 from nonchalant.sim.violations import BUG
 from nonchalant.sim.world import History, stopwatch
 
+WIDTH_IN_A_FILE = 150
+
 # How often progress is said, in histories.
 TELL_EVERY = 50
 
@@ -47,7 +49,9 @@ def main(seeds: int, first: int, mutant: str | None, as_json: bool, jobs: int | 
 
 
 def _survey(found: Iterator[History], seeds: int, first: int, as_json: bool, trace: Path | None) -> int:
-    console = Console(stderr=as_json, highlight=False, soft_wrap=True)
+    # A log file has no width of its own; at the usual 80 the figures of the table would be cut off.
+    width = None if sys.stdout.isatty() else WIDTH_IN_A_FILE
+    console = Console(stderr=as_json, highlight=False, soft_wrap=True, width=width)
     seconds, tally = stopwatch(), Tally()
     for number, history in enumerate(found, 1):
         if trace and (seeds == 1 or (history.violations and not tally.violations)):
