@@ -218,7 +218,7 @@ class Nonchalant:
         """One of the accounts in the settings, on one chain: to steer it, or to reserve its nonces."""
         key = parse_lane(str(chain_id), address)
         rules_of(key, self.settings, self.known_lanes)
-        return LaneHandle(key, asking=self.asking, store=self.store, clock=self._clock, entropy=self._entropy)
+        return LaneHandle(key, asking=self.asking, store=self.store, entropy=self._entropy)
 
     # for the service
 

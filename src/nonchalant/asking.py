@@ -27,7 +27,6 @@ from nonchalant.model import (
     Event,
     Fees,
     LaneKey,
-    Millis,
     Mode,
     Payload,
     Reply,
@@ -222,7 +221,3 @@ class Asking:
 def _raise_if_refused(reply: Reply | None) -> None:
     if reply is not None and reply.refused is not None:
         raise WishRefused(str(reply.data.get("reason", reply.refused)), reply.refused, reply.data)
-
-
-def until(clock: Clock, seconds: float) -> Millis:
-    return clock.now() + round(seconds * 1000)

@@ -35,9 +35,7 @@ PATIENCE: Millis = 5_000
 
 async def reserve(desk: Desk, work: Work, wish_id: str, act: Reserve) -> None:
     _refuse_unless_giving(desk)
-    lane, now = desk.lane, desk.store_now()
-    if act.deadline <= now:
-        raise Refusal("too_late", "its deadline has passed already")
+    lane = desk.lane
     if sum(_is_open(slot) for slot in lane.slots.values()) >= MOST_RESERVATIONS:
         raise Refusal("too_many_reservations", f"{MOST_RESERVATIONS} nonces of this lane are reserved already")
     if desk.account_due or desk.seen_at != desk.head.top or desk.rules.shared:
@@ -49,7 +47,7 @@ async def reserve(desk: Desk, work: Work, wish_id: str, act: Reserve) -> None:
             raise NotYet
         raise Refusal("window_full", "as much is in flight as may be; try again when some of it is executed")
     [nonce] = lane.take(1)
-    held = Reservation(act.holder, min(act.deadline, now + LONGEST))
+    held = Reservation(act.holder, desk.store_now() + min(act.millis, LONGEST))
     work.slot(Slot(nonce=nonce, kind=SlotKind.RESERVATION, tx_id=None, attempts=(), reservation=held))
     desk.report_foreign(work)
     work.record(replace(work.lane_record, next_nonce=lane.next_after([nonce])))

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 
 import structlog
 
-from nonchalant.asking import Asking, until
+from nonchalant.asking import Asking
 from nonchalant.errors import NotFound, StoreUnavailable, WishPending, WishRefused
 from nonchalant.model import Control, LaneKey, Millis, Mode
-from nonchalant.ports import Clock, Entropy, LaneSummary, Store
+from nonchalant.ports import Entropy, LaneSummary, Store
 from nonchalant.wire import parse_seconds, parse_signed
 from nonchalant.wishes import Fill, Release, Reserve, Reset, Sync, Use
 
@@ -24,11 +24,10 @@ class LaneHandle:
     if nobody answers within ten seconds; then nothing was done, and nothing will be.
     """
 
-    def __init__(self, key: LaneKey, *, asking: Asking, store: Store, clock: Clock, entropy: Entropy) -> None:
+    def __init__(self, key: LaneKey, *, asking: Asking, store: Store, entropy: Entropy) -> None:
         self.key = key
         self._asking = asking
         self._store = store
-        self._clock = clock
         self._entropy = entropy
 
     async def show(self) -> LaneSummary:
@@ -87,7 +86,7 @@ class LaneHandle:
     async def take(self, seconds: float = 60.0) -> ReservedNonce:
         """As `reserve`, for those who say what became of it elsewhere: keep its `nonce` and its `holder`."""
         holder = self._entropy.token()
-        act = Reserve(holder, until(self._clock, parse_seconds(seconds)))
+        act = Reserve(holder, round(parse_seconds(seconds) * 1000))
         granted = (await self._asking.of_lane(self.key, act)).data
         return ReservedNonce(
             self._asking, self.key, int(str(granted["nonce"])), holder, deadline=int(str(granted["deadline"]))

@@ -38,14 +38,14 @@ class Bump:
 
 @dataclass(frozen=True, slots=True)
 class Reserve:
-    """Keep a nonce for the holder until then, and for ten minutes at most.
+    """Keep a nonce for the holder for so long, and for ten minutes at most.
 
-    Answers `nonce` and `deadline` (milliseconds, as it was granted). Refused: `too_late`, `too_many_reservations`,
+    Answers `nonce` and `deadline` (milliseconds, by the store's clock). Refused: `too_many_reservations`,
     `window_full`, `quarantined`, `lane_paused`, `lane_unhealthy`, `reset_needed`.
     """
 
     holder: str
-    deadline: Millis
+    millis: Millis  # not until when: the clock of whoever asks may be another one
 
 
 @dataclass(frozen=True, slots=True)

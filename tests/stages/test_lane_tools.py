@@ -90,7 +90,7 @@ async def test_sync_finds_what_is_executed_and_what_is_not(rig: Rig) -> None:
 @staged()
 async def test_sync_sees_foreign_use_at_once(rig: Rig) -> None:
     await settled(rig, "first")
-    await ask(rig, Reserve(HOLDER, rig.clock.now() + 300_000))
+    await ask(rig, Reserve(HOLDER, 300_000))
     rig.intrude()
     rig.intrude()
     await rig.mine()
@@ -118,7 +118,7 @@ async def test_fill_closes_the_hole_that_is_named(rig: Rig) -> None:
 async def test_fill_closes_nothing_that_belongs_to_somebody(rig: Rig) -> None:
     tx = await rig.submit("ours")
     await rig.reaches(tx, State.SENT)
-    reserved = (await ask(rig, Reserve(HOLDER, rig.clock.now() + 60_000)))["nonce"]
+    reserved = (await ask(rig, Reserve(HOLDER, 60_000)))["nonce"]
     assert reserved == 1
     assert (await refused(rig, Fill(0))).why == "not_a_hole"
     assert (await refused(rig, Fill(1))).why == "reserved"
@@ -171,7 +171,7 @@ async def test_a_lane_with_nothing_on_its_way_is_reset_to_what_the_chain_says(ri
 async def test_a_reset_is_refused_while_attempts_live_and_says_which(rig: Rig) -> None:
     tx = await rig.submit("on its way")
     sent = await rig.reaches(tx, State.SENT)
-    await ask(rig, Reserve(HOLDER, rig.clock.now() + 60_000))
+    await ask(rig, Reserve(HOLDER, 60_000))
     answer = await refused(rig, Reset())
     assert answer.why == "attempts_live"
     assert answer.data["live"] == [
@@ -206,7 +206,7 @@ async def test_by_force_what_left_keeps_its_nonce_and_runs_once(rig: Rig) -> Non
 @lesson("reset-while-live")
 @staged()
 async def test_by_force_what_never_left_is_queued_again(rig: Rig) -> None:
-    await ask(rig, Reserve(HOLDER, rig.clock.now() + 300_000))
+    await ask(rig, Reserve(HOLDER, 300_000))
     desk = rig.node.engine.desks[ALICE]
     rig.lose_wake_ups(rig.node)
     tx = await rig.submit("signed only")
@@ -255,7 +255,7 @@ async def test_a_lane_on_a_chain_that_was_reset_sends_nothing_until_it_is_resume
     await rig.advance(20.0)
     assert await rig.lane_mark() == "reset_needed"
     assert await rig.state(again) is State.QUEUED
-    assert (await refused(rig, Reserve(HOLDER, rig.clock.now() + 60_000))).why == "reset_needed"
+    assert (await refused(rig, Reserve(HOLDER, 60_000))).why == "reset_needed"
     assert (await refused(rig, Reset())).why == "was_final"
     told = await ask(rig, Reset(force=True))
     assert (told["settled_below"], told["settled_below_before"], told["next_nonce"]) == (0, 1, 0)

@@ -415,8 +415,8 @@ def _wish_body(act: Act) -> dict[str, object]:
             return {"payload": _payload_fields(payload), "fees": None if fees is None else fees_text(fees)}
         case Bump(_, fees):
             return {"fees": None if fees is None else fees_text(fees)}
-        case Reserve(holder, deadline):
-            return {"holder": holder, "deadline": deadline}
+        case Reserve(holder, millis):
+            return {"holder": holder, "millis": millis}
         case Use(nonce, holder, hash, raw):
             return {"nonce": nonce, "holder": holder, "hash": hash, "raw": None if raw is None else raw.hex()}
         case Release(nonce, holder):
@@ -443,7 +443,7 @@ def _act(kind: str, tx_id: str, body: str) -> Act:
         case "bump":
             return Bump(tx_id, None if fields["fees"] is None else wish(fields["fees"]))
         case "reserve":
-            return Reserve(fields["holder"], fields["deadline"])
+            return Reserve(fields["holder"], fields["millis"])
         case "use":
             raw = fields["raw"]
             return Use(fields["nonce"], fields["holder"], fields["hash"], None if raw is None else bytes.fromhex(raw))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
@@ -200,7 +199,7 @@ class Scene:
     async def reserve(self, seconds: float = 60.0) -> int:
         """A nonce of Alice's for somebody who signs by himself, and who outlives our node."""
         holder = f"holder {len(self._holders)}"
-        act = Reserve(holder, round((time.time() + seconds) * 1000))
+        act = Reserve(holder, round(seconds * 1000))
         nonce = int(str((await self.node.asking.of_lane(self.lane, act)).data["nonce"]))
         self._holders[nonce] = holder
         return nonce
