@@ -71,7 +71,7 @@ async def test_a_nonce_that_its_holder_never_used_can_be_given_up_in_quarantine(
     await rig.reaches(first, State.SENT)
     await rig.mine()
     lane, holder = first.lane, "somebody"
-    reply = await rig.asking.of_lane(lane, Reserve(holder, rig.clock.now() + 60_000))
+    reply = await rig.asking.of_lane(lane, Reserve(holder, 60_000))
     await rig.asking.of_lane(lane, Use(1, holder, "0x" + "77" * 32))
     assert reply.data["nonce"] == 1
     copy = rig.database.serialize()

@@ -13,7 +13,6 @@ from nonchalant.sim import wire
 from nonchalant.sim.chain import SimChain
 from nonchalant.sim.loop import SimLoop
 from nonchalant.sim.moves import Ask, Move, Way
-from nonchalant.sim.setting import millis
 from nonchalant.sim.wire import Order
 from nonchalant.wishes import Release, Reserve, Use
 
@@ -39,7 +38,7 @@ class Holders:
 
     async def reserve(self, ask: Ask, ears: Ears) -> None:
         holder, until = self._entropy.token(), self._loop.time() + ask.seconds
-        act = Reserve(holder, millis(until))
+        act = Reserve(holder, round(ask.seconds * 1000))
         for reply in await ears.hear(ask.node, lambda asking: asking.of_lane(ask.lane, act), once=True):
             assert isinstance(reply, Reply)
             nonce = int(str(reply.data["nonce"]))
