@@ -9,20 +9,10 @@ import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-import structlog
-
 from nonchalant import fees as prices
 from nonchalant import funds, lifecycle, policy, signing
-from nonchalant.desk import SIGNER_MARK, Aside, Desk
-from nonchalant.errors import (
-    LeaseLost,
-    NodeRefused,
-    RowMoved,
-    SignerFailed,
-    StoreUnavailable,
-    Unencodable,
-    Unreachable,
-)
+from nonchalant.desk import MOST_MOVED, SIGNER_MARK, Aside, Desk
+from nonchalant.errors import NodeRefused, RowMoved, SignerFailed, Unencodable, Unreachable
 from nonchalant.health import OUT_OF_FUNDS
 from nonchalant.lanes import Work
 from nonchalant.model import (
@@ -40,14 +30,18 @@ from nonchalant.model import (
     TxId,
     Wei,
 )
+from nonchalant.poison import handling
 from nonchalant.signing import Prepared
-
-log = structlog.get_logger()
 
 # A transaction that could not be sent is looked at again after this long, doubling up to the longest.
 FIRST_RETRY: Millis = 1_000
 LONGEST_RETRY: Millis = 60_000
 
+# How often no answer is nothing to speak of, and how often an estimate is asked for that nodes refuse.
+TRIES_BEFORE_A_MARK = 4
+MOST_ESTIMATES = 10
+
+CANNOT_ESTIMATE = "cannot_estimate"
 WAITS_FOR_EARLIER = "waits_for_earlier"
 
 
@@ -96,7 +90,8 @@ async def assign(desk: Desk) -> bool:
     if room == 0 or not ((desk.assign_due and not broke) or len(resting) < len(desk.aside)):
         return False
     desk.assign_due = False  # from here on, whoever brings work says so again
-    due = await desk.store.queued(desk.key, limit=room, skip=resting)
+    room = 1 if desk.careful else room
+    due = await desk.store.queued(desk.key, limit=room, skip=[*resting, *_broken(desk)])
     if len(due) < room:
         _forget_gone(desk, {tx.id for tx in due}, resting)
     else:
@@ -104,18 +99,33 @@ async def assign(desk: Desk) -> bool:
     if not due:
         desk.waits_for_funds = _lack_funds(desk)
         return False
-    gone = await _hold_twins(desk, due)
-    gone |= await _expire(desk, [tx for tx in due if tx.id not in gone])
-    verdicts = await _judge(desk, [tx for tx in due if tx.id not in gone])
     try:
-        return await _sign_and_commit(desk, verdicts, everything=len(due) < room)
+        with handling(due[0].id if desk.careful else None, commits=True):
+            changed = await _assign(desk, due, everything=len(due) < room)
     except RowMoved:
         # Somebody changed a queued row meanwhile: the bytes were never sent, so build the batch anew.
         desk.assign_due = True
+        desk.rows_moved[desk.stage] += 1
+        if desk.rows_moved[desk.stage] >= MOST_MOVED:
+            raise  # nobody changes rows that often: one of them cannot be written
         return True
     except SignerFailed as failure:
         desk.assign_due = True
         return await desk.pause_for_signer(failure)
+    desk.rows_moved[desk.stage] = 0
+    return changed
+
+
+async def _assign(desk: Desk, due: Sequence[Transaction], *, everything: bool) -> bool:
+    gone = await _hold_twins(desk, due)
+    gone |= await _expire(desk, [tx for tx in due if tx.id not in gone])
+    verdicts = await _judge(desk, [tx for tx in due if tx.id not in gone])
+    return await _sign_and_commit(desk, verdicts, everything=everything)
+
+
+def _broken(desk: Desk) -> list[TxId]:
+    """Those that broke this stage: they are held, or could not even be."""
+    return [subject for stage, subject in desk.strikes.aside if stage == desk.stage]
 
 
 def _is_stopped(desk: Desk) -> bool:
@@ -133,7 +143,8 @@ async def _hold_twins(desk: Desk, due: Sequence[Transaction]) -> frozenset[TxId]
     """Hold what the account may have done already, unknown to this store; one stranger holds one transaction."""
     held: set[TxId] = set()
     for tx in due:
-        twin = desk.lane.twin_of(tx)
+        with handling(tx.id):
+            twin = desk.lane.twin_of(tx)
         if twin is not None:
             work = desk.work()
             work.hold_for(tx, twin)
@@ -168,26 +179,15 @@ async def _judge(desk: Desk, due: Sequence[Transaction]) -> list[Verdict]:
         await desk.see_account()
     market = await desk.eyes.market()
     desk.least_cost = prices.opening(Speed.SLOW, market, desk.rules.fees).max_fee
-    verdicts = await asyncio.gather(*(_judge_alone(desk, tx, market) for tx in due))
+    verdicts = await asyncio.gather(*(_judge_safely(desk, tx, market) for tx in due))
     if desk.chain.charges_for_data:
         verdicts = await _with_data_fees(desk, verdicts)
     return _within_funds(desk, verdicts)
 
 
-async def _judge_alone(desk: Desk, tx: Transaction, market: Market) -> Verdict:
-    """Whatever goes wrong with one, the others are judged all the same."""
-    try:
+async def _judge_safely(desk: Desk, tx: Transaction, market: Market) -> Verdict:
+    with handling(tx.id):
         return await _judge_one(desk, tx, market)
-    except (LeaseLost, StoreUnavailable):
-        raise  # about the lane, not about this one
-    except Exception:
-        log.exception("tx.broke", lane=str(desk.key), tx=tx.id)
-        return _broken(desk, tx)
-
-
-def _broken(desk: Desk, tx: Transaction) -> Postponed:
-    """For what this node fails at in a way nobody expected: it waits, and others pass it."""
-    return Postponed(tx, Attention("internal", "this node fails at it; its log says why", desk.clock.now()))
 
 
 async def _judge_one(desk: Desk, tx: Transaction, market: Market) -> Verdict:
@@ -203,8 +203,8 @@ async def _judge_one(desk: Desk, tx: Transaction, market: Market) -> Verdict:
             estimated = await desk.estimate(tx.payload)
         except NodeRefused as refusal:
             return await _judge_refusal(desk, tx, refusal)
-        except Unreachable:
-            return Postponed(tx, None)
+        except Unreachable as problem:
+            return Postponed(tx, _unanswered(desk, tx, problem))
         gas = estimated if gas is None else gas
     if market.gas_limit is not None and gas > market.gas_limit:
         return Hopeless(tx, f"it takes {gas} gas, and a block of this chain has room for {market.gas_limit}")
@@ -223,7 +223,36 @@ async def _judge_refusal(desk: Desk, tx: Transaction, refusal: NodeRefused) -> V
             value = tx.payload.value
             return Postponed(tx, _no_funds(desk, desk.purse().lacks(value)), value)
         case _:
-            return Postponed(tx, Attention("cannot_estimate", f"the node cannot estimate it: {refusal.message}", now))
+            if await _is_unestimable(desk, tx, refusal):
+                return Hopeless(tx, f"no node can estimate it, though they can others: {refusal.message}")
+            reason = (
+                f"no node estimates it ({refusal.message}); if they never will, replace it by one that names its gas"
+            )
+            return Postponed(tx, Attention(CANNOT_ESTIMATE, reason, now))
+
+
+async def _is_unestimable(desk: Desk, tx: Transaction, refusal: NodeRefused) -> bool:
+    """Whether it is the transaction's own fault, as far as time and a harmless one can tell: then it leaves the line."""
+    if _tries(desk, tx) < MOST_ESTIMATES or not policy.may_be_its_own_fault(refusal):
+        return False
+    try:
+        await desk.estimate(Payload.nothing(desk.key.address))
+    except (NodeRefused, Unreachable):
+        return False
+    return True
+
+
+def _unanswered(desk: Desk, tx: Transaction, problem: Unreachable) -> Attention | None:
+    """Once is nothing; what lasts is worth a look."""
+    if _tries(desk, tx) < TRIES_BEFORE_A_MARK:
+        return None
+    reason = f"no endpoint says how much gas it takes ({problem}); look at the endpoints, or replace it by one that names its gas"
+    return Attention(CANNOT_ESTIMATE, reason, desk.clock.now())
+
+
+def _tries(desk: Desk, tx: Transaction) -> int:
+    """How often it was tried in vain already."""
+    return desk.aside[tx.id].tries if tx.id in desk.aside else 0
 
 
 async def _waits_for_earlier(desk: Desk, tx: Transaction) -> bool:
@@ -250,7 +279,11 @@ async def _with_data_fees(desk: Desk, verdicts: Sequence[Verdict]) -> list[Verdi
     try:
         fees = await desk.eyes.ask(lambda endpoint: endpoint.data_fees(drafts))
     except (Unreachable, NodeRefused) as problem:
-        attention = Attention("data_fee_unknown", f"what the chain takes for its data: {problem}", desk.clock.now())
+        attention = Attention(
+            "data_fee_unknown",
+            f"what the chain takes for its data is not known ({problem}); look at the endpoints, or at `data_fee`",
+            desk.clock.now(),
+        )
         return [Postponed(verdict.tx, attention) if isinstance(verdict, Ready) else verdict for verdict in verdicts]
     desk.lane.data_fees |= {slot.nonce: fee for slot, fee in zip(flying, fees[: len(flying)], strict=True)}
     charged = iter(fees[len(flying) :])
@@ -320,8 +353,8 @@ async def _sign_and_commit(desk: Desk, verdicts: list[Verdict], *, everything: b
 
 def _postpone(desk: Desk, work: Work, postponed: Postponed) -> None:
     tx, attention = postponed.tx, postponed.attention
-    tries = desk.aside[tx.id].tries + 1 if tx.id in desk.aside else 1
-    wait = min(LONGEST_RETRY, FIRST_RETRY * 2 ** (tries - 1))
+    tries = _tries(desk, tx) + 1
+    wait = min(LONGEST_RETRY, FIRST_RETRY * 2 ** min(tries - 1, 10))
     waits_for_blocks = attention is not None and attention.code in (WAITS_FOR_EARLIER, OUT_OF_FUNDS)
     at = desk.head.top if waits_for_blocks else None
     desk.aside[tx.id] = Aside(desk.ticks() + wait, tries, at, postponed.needed)
@@ -336,16 +369,12 @@ def _prepare(desk: Desk, work: Work, ready: list[Ready]) -> list[tuple[Transacti
         for one, nonce in zip(ready, desk.lane.take(len(ready)), strict=True):
             draft = _draft(desk, one, nonce)
             try:
-                prepared.append(
-                    (one.tx, signing.prepare(desk, draft, AttemptKind.ORIGINAL, one.tx.id, one.tx.payload_version))
-                )
+                with handling(one.tx.id, answers=(Unencodable,)):
+                    prepared.append(
+                        (one.tx, signing.prepare(desk, draft, AttemptKind.ORIGINAL, one.tx.id, one.tx.payload_version))
+                    )
             except Unencodable as error:
                 work.move(one.tx, lifecycle.Failed(str(error)))
-                ready.remove(one)
-                break
-            except Exception:
-                log.exception("tx.broke", lane=str(desk.key), tx=one.tx.id)
-                _postpone(desk, work, _broken(desk, one.tx))
                 ready.remove(one)
                 break
         else:

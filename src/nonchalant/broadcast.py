@@ -13,10 +13,11 @@ from dataclasses import replace
 import structlog
 
 from nonchalant import lifecycle, policy, windows
-from nonchalant.desk import FILLER_MARK, Desk, Outlet
+from nonchalant.desk import FILLER_MARK, FILLER_PAUSE, Desk, Outlet
 from nonchalant.errors import LeaseLost
 from nonchalant.lanes import Work
-from nonchalant.model import Answer, Attempt, Attention, Hash, Millis, Refused, Slot, State, Unknown, Wanted
+from nonchalant.model import Answer, Attempt, Attention, Hash, Refused, Slot, State, Unknown, Wanted
+from nonchalant.poison import handling, subject_of
 from nonchalant.policy import NEVER_SENT, Sending
 from nonchalant.ports import Endpoint
 from nonchalant.rejections import Fate, Rejection
@@ -24,11 +25,15 @@ from nonchalant.windows import TooHigh
 
 log = structlog.get_logger()
 
-# How long a lane whose filler every node refused waits before it signs another.
-FILLER_PAUSE: Millis = 30_000
-
 # Handed over in one call; more waits for the endpoint's answer.
 CHUNK = 100
+
+Said = tuple[Hash, str, Answer]
+
+FILLER_REASON = (
+    "every node refuses a transfer of nothing to oneself, so a gap stays open; tried again every half minute, "
+    "ask whoever runs the chain what it demands of one"
+)
 
 
 async def broadcast(desk: Desk) -> bool:
@@ -71,7 +76,7 @@ async def _empty(desk: Desk, outlet: Outlet) -> None:
     try:
         while outlet.waiting:
             chunk = list(outlet.waiting.items())[:CHUNK]
-            answers = await send_all(desk, outlet.endpoint, [raw for _, raw in chunk])
+            answers = await _send(desk, outlet.endpoint, [raw for _, raw in chunk])
             for (hash, _), answer in zip(chunk, answers, strict=True):
                 del outlet.waiting[hash]
                 desk.answers.append((hash, outlet.endpoint.name, answer))
@@ -85,6 +90,22 @@ async def _empty(desk: Desk, outlet: Outlet) -> None:
         outlet.waiting.clear()
 
 
+async def _send(desk: Desk, endpoint: Endpoint, raws: list[bytes]) -> list[Answer]:
+    """One answer each. An adapter that breaks on one of them must not keep the others from being sent."""
+    try:
+        answers = await send_all(desk, endpoint, raws)
+        if len(answers) == len(raws):
+            return answers
+        log.error("endpoint.broke", endpoint=endpoint.name, reason=f"{len(answers)} answers to {len(raws)} sends")
+    except LeaseLost:
+        raise
+    except Exception:
+        log.exception("endpoint.broke", endpoint=endpoint.name)
+    if len(raws) == 1:
+        return [Unknown(f"{endpoint.name} cannot be understood")]
+    return [answer for raw in raws for answer in await _send(desk, endpoint, [raw])]
+
+
 async def send_all(desk: Desk, endpoint: Endpoint, raws: list[bytes]) -> list[Answer]:
     desk.check_lease()
     return list(await endpoint.send(raws))
@@ -92,30 +113,41 @@ async def send_all(desk: Desk, endpoint: Endpoint, raws: list[bytes]) -> list[An
 
 async def _record_answers(desk: Desk) -> bool:
     answers, desk.answers[:] = list(desk.answers), []
-    work = desk.work()
-    touched: dict[int, None] = {}
-    window = desk.window
+    said: dict[int, list[Said]] = {}
     for hash, endpoint, answer in answers:
-        fate, rejection = policy.fate_of(answer)
         nonce = desk.lane.nonce_of(hash)
-        if nonce is not None and rejection is Rejection.NONCE_TOO_HIGH:
-            window = _heed_too_high(desk, nonce, hash, endpoint, window)
-        if hash in desk.sendings:
+        if nonce is not None:
+            said.setdefault(nonce, []).append((hash, endpoint, answer))
+        elif hash in desk.sendings:  # settled meanwhile
+            fate, rejection = policy.fate_of(answer)
             desk.sendings[hash] = desk.sendings[hash].finished(fate, endpoint, rejection)
-        if nonce is None:
-            continue  # settled meanwhile
-        touched[nonce] = None
-        if rejection is not None:
-            assert isinstance(answer, Refused)
-            _heed(desk, work, nonce, hash, endpoint, rejection, answer)
-        elif fate is Fate.POSSIBLY_SENT:
-            _note(desk, work, nonce, hash, policy.UNKNOWN)
-        else:
-            _note(desk, work, nonce, hash, policy.ACCEPTED)
-    for nonce in touched:
-        _conclude(desk, work, desk.lane.slots[nonce])
-    _shrink(desk, work, touched, window)
-    return await desk.commit(work)
+    changed = False
+    for part in desk.slot_parts([desk.lane.slots[nonce] for nonce in sorted(said)]):
+        work, window = desk.work(), desk.window
+        for slot in part:
+            with handling(subject_of(slot)):
+                for told in said[slot.nonce]:
+                    window = _record(desk, work, slot.nonce, told, window)
+                _conclude(desk, work, slot)
+        _shrink(desk, work, [slot.nonce for slot in part], window)
+        changed |= await desk.commit_part(work, part)
+    return changed
+
+
+def _record(desk: Desk, work: Work, nonce: int, said: Said, window: int) -> int:
+    """What one answer means for its attempt; the window, once it was heard."""
+    hash, endpoint, answer = said
+    fate, rejection = policy.fate_of(answer)
+    if rejection is Rejection.NONCE_TOO_HIGH:
+        window = _heed_too_high(desk, nonce, hash, endpoint, window)
+    if hash in desk.sendings:
+        desk.sendings[hash] = desk.sendings[hash].finished(fate, endpoint, rejection)
+    if rejection is not None:
+        assert isinstance(answer, Refused)
+        _heed(desk, work, nonce, hash, endpoint, rejection, answer)
+    else:
+        _note(desk, work, nonce, hash, policy.UNKNOWN if fate is Fate.POSSIBLY_SENT else policy.ACCEPTED)
+    return window
 
 
 def _heed_too_high(desk: Desk, nonce: int, hash: Hash, endpoint: str, window: int) -> int:
@@ -207,7 +239,7 @@ def _release(desk: Desk, work: Work, slot: Slot) -> None:
         work.move(tx, lifecycle.Failed(f"no node accepts these bytes: {work.answer_to(slot.attempts[-1])}"))
     else:
         desk.fill_after = desk.ticks() + FILLER_PAUSE
-        work.mark_lane(Attention(FILLER_MARK, "nodes refuse the filler for a gap; check the chain's rules", work.at))
+        work.mark_lane(Attention(FILLER_MARK, FILLER_REASON, work.at))
     work.free(slot)
     desk.drop(slot.attempts)
 

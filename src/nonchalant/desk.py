@@ -7,7 +7,8 @@ unexpectedly. Nothing on it is needed again: running the stages on a new desk is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -34,9 +35,11 @@ from nonchalant.model import (
     Mode,
     Payload,
     Receipt,
+    Slot,
     TxId,
     Wei,
 )
+from nonchalant.poison import Strikes, handling, parts, subject_of
 from nonchalant.policy import BUMPED_AT_ONCE, NEVER_SENT, Patience, Sending
 from nonchalant.ports import Chain, Clock, Endpoint, Signer, Store
 from nonchalant.windows import Pace
@@ -55,7 +58,16 @@ RESET_MARK = "reset_needed"
 HALTED_MARK = "chain_halted"
 BEHIND_MARK = "chain_behind"
 TROUBLE_MARK = "chain_trouble"
+ASIDE_MARK = "set_aside"
+BROKEN_MARK = "lane_broken"
 SIGNER_PAUSE: Millis = 5_000
+
+# How long a lane waits before it signs another filler, after nodes refused one or would not estimate it.
+FILLER_PAUSE: Millis = 30_000
+
+# How often something may be built anew because somebody else changed a row. Nobody does so that often: it cannot be
+# written at all.
+MOST_MOVED = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +149,9 @@ class Desk:
     final_by_depth: bool = False  # finality is our own guess: what lost its nonce waits for a person
     store_ahead: Millis = 0  # by how much the store's clock was ahead of our ticks when the lane was loaded
     wake: asyncio.Event = field(default_factory=asyncio.Event)
+    stage: str = ""  # the one that runs now
+    strikes: Strikes = field(default_factory=Strikes)
+    careful_until: Millis = 0  # in ticks: something failed, and nobody knows on whom
     control: Control = field(default_factory=Control)
     orders_due: bool = True  # people may want something
     waiting: dict[str, Millis] = field(default_factory=dict)  # wishes that wait for room, and since when, in ticks
@@ -154,11 +169,17 @@ class Desk:
     lookup_due: bool = True
     account_due: bool = True
     assign_due: bool = True
+    rows_moved: Counter[str] = field(default_factory=Counter)  # what was built in vain, how often in a row
     search: Search | None = None  # through final blocks, for what a lost commit did
     proof: Search | None = None  # through final blocks, for who used a nonce of ours
+    prove_after: Millis = 0  # in ticks: they could not be read
+    proofs_failed: int = 0  # in a row
+    waits: dict[str, tuple[Millis, str]] = field(default_factory=dict)  # by stage: since when, in ticks, and for what
+    wish_tries: Counter[str] = field(
+        default_factory=Counter
+    )  # wishes that the chain's silence keeps from being granted
     paused_until: Millis = 0  # in ticks: the signer failed
     quarantine_top: int | None = None  # the height at which this owner found the lane in quarantine
-    broken: set[int] = field(default_factory=set)  # nonces at which rescuing failed unexpectedly: said once
     fill_after: Millis = 0  # in ticks: nodes refused a filler, so the next one waits
     reasons: dict[tuple[Hash, BlockRef], Reason] = field(default_factory=dict)  # why what is mined reverted
     seen_at: BlockRef | None = None  # the head at which the account was last seen
@@ -223,6 +244,26 @@ class Desk:
             if slot.settled:
                 self.drop(slot.attempts)
         return True
+
+    @property
+    def careful(self) -> bool:
+        """Whether to work one at a time."""
+        return self.ticks() < self.careful_until
+
+    def is_aside(self, subject: str) -> bool:
+        """Whether the stage that runs leaves this one alone, because it broke it."""
+        return (self.stage, subject) in self.strikes.aside
+
+    def slot_parts(self, slots: Iterable[Slot]) -> Sequence[Sequence[Slot]]:
+        """What a stage handles and commits together, without what it leaves aside."""
+        if self.strikes.aside:
+            slots = [slot for slot in slots if not self.is_aside(subject_of(slot))]
+        return parts(list(slots), careful=self.careful)
+
+    async def commit_part(self, work: Work, part: Sequence[Slot]) -> bool:
+        """As `commit`; what the store refuses is the doing of the one slot there is."""
+        with handling(subject_of(part[0]) if self.careful and len(part) == 1 else None, commits=True):
+            return await self.commit(work)
 
     def drop(self, attempts: tuple[Attempt, ...]) -> None:
         """These are final, or were never sent: nobody needs to look for them any more."""
@@ -296,12 +337,23 @@ class Desk:
         if record.next_nonce is not None and count > record.next_nonce and record.quarantined_below is None:
             work.event("lane.foreign", first_nonce=record.next_nonce, next_nonce=count)
 
+    def lasting_wait(self, longest: Millis) -> str | None:
+        """What a stage has waited for longer than that; None: none has."""
+        now = self.ticks()
+        return next((reason for since, reason in self.waits.values() if now - since >= longest), None)
+
     async def pause_for_signer(self, failure: SignerFailed) -> bool:
         """The signer's failure is the lane's, not a transaction's: nothing was given a nonce."""
         log.warning("signer.failed", lane=str(self.key), reason=str(failure))
         self.paused_until = self.ticks() + SIGNER_PAUSE
         work = self.work()
-        work.mark_lane(Attention(SIGNER_MARK, f"the signer gives no usable signature: {failure}", work.at))
+        work.mark_lane(
+            Attention(
+                SIGNER_MARK,
+                f"the signer gives no usable signature ({failure}); nothing new is signed until it does, look at the key",
+                work.at,
+            )
+        )
         return await self.commit(work)
 
     def clear_mark(self, work: Work, *codes: str) -> None:

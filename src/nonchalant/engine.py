@@ -11,17 +11,27 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from nonchalant import heads, reconcile
+from nonchalant import heads, lifecycle, reconcile
 from nonchalant.assign import assign
 from nonchalant.broadcast import broadcast
 from nonchalant.cluster import Cluster
-from nonchalant.desk import BEHIND_MARK, HALTED_MARK, TROUBLE_MARK, Desk, LaneRules
-from nonchalant.errors import LeaseLost, NodeRefused, NonchalantError, Unreachable
+from nonchalant.desk import ASIDE_MARK, BEHIND_MARK, BROKEN_MARK, HALTED_MARK, TROUBLE_MARK, Desk, LaneRules
+from nonchalant.errors import (
+    IllegalMove,
+    LeaseLost,
+    NodeRefused,
+    NonchalantError,
+    Poisoned,
+    RowMoved,
+    StoreUnavailable,
+    Unreachable,
+)
 from nonchalant.grant import grant
 from nonchalant.housekeeping import RETENTION, Housekeeping
 from nonchalant.lanes import Lane
-from nonchalant.model import Attention, BlockRef, LaneKey, Lease, Millis, Mode
+from nonchalant.model import Attention, BlockRef, LaneKey, Lease, Millis, Mode, State
 from nonchalant.notify import Notifier
+from nonchalant.poison import CAREFUL, WORLDLY, Strikes
 from nonchalant.ports import Chain, Clock, Entropy, Signer, Sink, Store
 from nonchalant.rescue import rescue
 from nonchalant.settle import settle
@@ -48,6 +58,12 @@ LINGER_SECONDS = 5.0
 # After an error a lane rests, longer each time, before it is loaded anew.
 REST_SECONDS = 0.5
 LONGEST_REST_SECONDS = 30.0
+
+# After so many errors in a row people are told.
+RESTARTS_BEFORE_A_MARK = 4
+
+# How long a stage may wait for the chain before people are told.
+LONGEST_WAIT: Millis = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,24 +241,32 @@ class Engine:
 
     async def _own(self, lease: Lease) -> None:
         """Work the lane until it is idle, or lost, or this node stops."""
-        lane, rest = lease.lane, REST_SECONDS
+        lane, rest, strikes = lease.lane, REST_SECONDS, Strikes()
         try:
             while True:
                 began = self._clock.monotonic()
                 try:
-                    await self._work(lease)
+                    await self._work(lease, strikes)
                     await self.cluster.let_go(lane)
                     return
                 except LeaseLost as error:
                     log.info("lease.lost", lane=str(lane), reason=str(error))
                     self.cluster.leases.pop(lane, None)
                     return
+                except Poisoned as poison:
+                    # It is known who did it, and it is left aside if it does so again: no need to rest longer.
+                    log.exception("lane.poisoned", lane=str(lane), subject=poison.subject)
+                    rest = REST_SECONDS
+                except WORLDLY as error:
+                    log.warning("lane.restarted", lane=str(lane), reason=str(error))
                 except NonchalantError as error:
                     log.warning("lane.restarted", lane=str(lane), reason=str(error))
-                except Exception:
+                    strikes.broke(error)
+                except Exception as error:
                     log.exception("lane.broke", lane=str(lane))
+                    strikes.broke(error)
                 if self._clock.monotonic() - began > LONGEST_REST_SECONDS:
-                    rest = REST_SECONDS
+                    rest, strikes.restarts = REST_SECONDS, 0
                 await self._rest(rest)
                 rest = min(rest * 2, LONGEST_REST_SECONDS)
                 # The epoch rises before the lane is read again: a commit of unknown outcome has happened or never will.
@@ -273,21 +297,26 @@ class Engine:
                 await self._rest(REST_SECONDS)
         return None
 
-    async def _work(self, lease: Lease) -> None:
+    async def _work(self, lease: Lease, strikes: Strikes) -> None:
         follower = self.followers[lease.lane.chain_id]
-        desk = await self._sit_down(lease, follower)
+        desk = await self._sit_down(lease, follower, strikes)
         try:
             await self._take_over(desk, follower)
+            await self._tell_aside(desk)
+            began = self._clock.monotonic()
             idle_since: float | None = None
             while not self._stopped.is_set():
                 was_halted = desk.is_halted
                 await self._round(desk, follower)
+                if desk.clock.monotonic() - began > LONGEST_REST_SECONDS:
+                    await self._tell_recovery(desk)
                 if desk.retired or (was_halted and not desk.is_halted):
                     return  # to be read anew: what was known before does not count
                 now = self._clock.monotonic()
                 if self._is_idle(desk):
                     idle_since = now if idle_since is None else idle_since
                     if now - idle_since >= LINGER_SECONDS:
+                        await self._tell_recovery(desk)
                         return
                 else:
                     idle_since = None
@@ -304,7 +333,39 @@ class Engine:
             await asyncio.wait(sending)
         await self._run(broadcast, desk)
 
-    async def _sit_down(self, lease: Lease, follower: Follower) -> Desk:
+    async def _tell_recovery(self, desk: Desk) -> None:
+        """The lane has worked for a while: whatever failed before is over."""
+        work = desk.work()
+        desk.clear_mark(work, BROKEN_MARK)
+        await desk.commit(work)
+
+    async def _tell_aside(self, desk: Desk) -> None:
+        """Mark what a stage leaves aside from now on; what is queued leaves the line. A mark that fails is not missed."""
+        work = desk.work()
+        if desk.strikes.restarts >= RESTARTS_BEFORE_A_MARK:
+            reason = (
+                f"its work fails again and again ({desk.strikes.trouble}); it is tried every half minute, see the log"
+            )
+            work.mark_lane(Attention(BROKEN_MARK, reason, work.at))
+        await desk.commit(work)
+        untold, desk.strikes.untold = desk.strikes.untold, {}
+        for subject, reason in untold.items():
+            log.error("tx.set_aside", lane=str(desk.key), subject=subject, reason=reason)
+            work = desk.work()
+            mark = Attention(ASIDE_MARK, f"{reason}; the others go on. See the log, then cancel it", work.at)
+            try:
+                tx = desk.lane.transactions.get(subject) or await desk.store.transaction(subject)
+                if tx is None:
+                    work.mark_lane(mark)
+                elif tx.live:
+                    work.move(tx, lifecycle.Held(mark) if tx.state is State.QUEUED else lifecycle.Marked(mark))
+                await desk.commit(work)
+                if tx is not None and tx.state is State.QUEUED:
+                    desk.strikes.forgive(subject)  # it is out of the line until somebody releases it
+            except (IllegalMove, RowMoved, StoreUnavailable) as error:
+                log.warning("mark.failed", lane=str(desk.key), subject=subject, reason=str(error))
+
+    async def _sit_down(self, lease: Lease, follower: Follower, strikes: Strikes) -> Desk:
         loaded = await self._store.load(lease)
         store_ahead = loaded.at - int(self._clock.monotonic() * 1000)
         desk = Desk(
@@ -319,7 +380,10 @@ class Engine:
             clock=self._clock,
             store_ahead=store_ahead,
             final_by_depth=self._rules.chains[lease.lane.chain_id].depth is not None,
+            strikes=strikes,
         )
+        if strikes.careful:
+            strikes.careful, desk.careful_until = False, desk.ticks() + CAREFUL
         follower.sit_down(desk)
         self.desks[desk.key] = desk
         return desk
@@ -331,12 +395,12 @@ class Engine:
         """
         if desk.retired:
             return
-        work, trouble = desk.work(), follower.lasting_trouble
+        work, trouble = desk.work(), follower.lasting_trouble or desk.lasting_wait(LONGEST_WAIT)
         if trouble is not None and follower.is_behind:
             work.mark_lane(Attention(BEHIND_MARK, trouble, work.at))
         elif trouble is not None and desk.lane.record.attention is None:
             work.mark_lane(Attention(TROUBLE_MARK, trouble, work.at))
-        elif follower.trouble is None:
+        elif follower.trouble is None and not desk.waits:
             desk.clear_mark(work, TROUBLE_MARK)
         await desk.commit(work)
         if trouble is not None and follower.is_behind and desk.orders_due:
@@ -436,11 +500,21 @@ class Engine:
             await desk.commit(work)
 
     async def _run(self, stage: Stage, desk: Desk) -> bool:
+        desk.stage = stage.__name__
         try:
-            return await stage(desk)
+            changed = await stage(desk)
+            desk.waits.pop(desk.stage, None)
+            return changed
+        except Poisoned as poison:
+            desk.strikes.strike(desk.stage, poison)
+            # What was found by working one at a time may have others behind it.
+            desk.strikes.careful |= desk.careful
+            raise
         except (Unreachable, NodeRefused) as error:
             log.info("stage.waits", stage=stage.__name__, lane=str(desk.key), reason=str(error))
             desk.assign_due = True
+            since, _ = desk.waits.get(desk.stage, (desk.ticks(), ""))
+            desk.waits[desk.stage] = (since, f"{desk.stage} waits: {error}; look at the endpoints")
             return False
 
     def _is_idle(self, desk: Desk) -> bool:

@@ -146,6 +146,15 @@ class RowMoved(NonchalantError):
     """A row was changed by someone else meanwhile; nothing was committed, read it again."""
 
 
+class Poisoned(NonchalantError):
+    """Handling this one raised what nobody expected; start the lane anew, and leave it aside if it does so again."""
+
+    def __init__(self, subject: str, cause: Exception) -> None:
+        super().__init__(f"{subject}: {type(cause).__name__}: {cause}")
+        self.subject = subject  # a transaction's id, or what stands for something that is nobody's
+        self.cause = cause
+
+
 class StoreUnavailable(NonchalantError):
     """The store did not answer; nothing was read or written, try again."""
 

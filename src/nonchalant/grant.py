@@ -43,6 +43,9 @@ from nonchalant.wishes import (
 
 log = structlog.get_logger()
 
+# How often a wish is tried that the chain's silence keeps from being granted: about once a second.
+MOST_TRIES = 120
+
 
 async def grant(desk: Desk) -> bool:
     """Read what people want of this lane, and do it. True: something changed."""
@@ -64,20 +67,23 @@ async def _grant_one(desk: Desk, wish: Wish) -> bool:
     work = desk.work()
     try:
         await _act(desk, work, wish)
-        return await desk.commit(work)
+        changed = await desk.commit(work)
+        if wish.tx_id is not None:
+            desk.strikes.forgive(wish.tx_id)  # something else is to be done with it
+        return changed
     except Refusal as refusal:
         answer = refusal
     except NotYet:
         desk.orders_due = True
         return False
-    except (Unreachable, RowMoved):
-        return False  # the sweep brings it back
     except SignerFailed as failure:
         return await desk.pause_for_signer(failure)
-    except NodeRefused as refusal:
-        if not policy.is_verdict(refusal):
-            return False  # about the node, not about the wish
-        answer = Refusal("cannot_be_sent", str(refusal))
+    except (Unreachable, RowMoved, NodeRefused) as problem:
+        # About the node, or the moment, not about the wish: the sweep brings it back, but not for ever.
+        is_verdict = isinstance(problem, NodeRefused) and policy.is_verdict(problem)
+        if not is_verdict and not _is_tried_enough(desk, wish):
+            return False
+        answer = Refusal("cannot_be_sent", str(problem))
     except Unencodable as error:
         answer = Refusal("cannot_be_sent", str(error))
     except Unreadable as error:
@@ -94,6 +100,12 @@ async def _grant_one(desk: Desk, wish: Wish) -> bool:
         return await desk.commit(work)
     except RowMoved:
         return False  # it was taken back
+
+
+def _is_tried_enough(desk: Desk, wish: Wish) -> bool:
+    """Whether it has been tried in vain for so long that whoever wants it should be told."""
+    desk.wish_tries[wish.id] += 1
+    return desk.wish_tries[wish.id] >= MOST_TRIES
 
 
 async def _act(desk: Desk, work: Work, wish: Wish) -> None:

@@ -19,7 +19,18 @@ from nonchalant.errors import (
     TransactionRemoved,
 )
 from nonchalant.model import LaneKey, Request, Transaction
-from nonchalant.ports import Acceptance, Clock, Draining, Duplicate, KeyTaken, NoRoom, Overdue, Removed, Store
+from nonchalant.ports import (
+    Acceptance,
+    Clock,
+    Draining,
+    Duplicate,
+    Illegible,
+    KeyTaken,
+    NoRoom,
+    Overdue,
+    Removed,
+    Store,
+)
 
 log = structlog.get_logger()
 
@@ -66,6 +77,8 @@ class Intake:
                 raise KeyReused(f"idempotency key {request.idempotency_key!r} was used for another request")
             case Removed(tx_id):
                 raise TransactionRemoved(f"transaction {tx_id} had this key; it has ended, and is kept no more", tx_id)
+            case Illegible(tx_id):
+                raise StoreUnavailable(f"the row of transaction {tx_id} cannot be read; restore it")
             case Draining():
                 raise LaneDraining(f"lane {request.lane} is being drained; use another account, or resume it")
             case Overdue():

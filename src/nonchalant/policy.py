@@ -61,6 +61,7 @@ class Patience:
     """How long a slot may wait before something is done about it."""
 
     resend_after: Millis = 15_000
+    mark_after: Millis = 600_000  # what waits for longer says so
     bump_after: Mapping[Speed, Millis | Blocks] = field(default_factory=lambda: DEFAULT_BUMP_AFTER)
 
     def is_over(self, speed: Speed, *, waited: Millis, blocks: int) -> bool:
@@ -251,14 +252,23 @@ def next_move(
         offer = prices.raised(slot.price, wish, market, rules)
         if offer is not None:
             return Bump(offer)
-        mark = (
-            "price_at_cap",
-            f"its price of {newest.fees.max_fee} wei is at the cap; it is re-sent until it is taken",
-        )
+        reason = f"its price of {newest.fees.max_fee} wei is at the cap, and it is re-sent until it is taken"
+        mark = ("price_at_cap", f"{reason}; to hurry, raise the cap, or bump it at a price of your own")
+    if mark is None and ticks - sending.since >= patience.mark_after:
+        why = _why_not_mined(lowest=lowest, moved=head > sending.block)
+        mark = ("not_mined", f"nodes took it {(ticks - sending.since) // 60_000} minutes ago and no block has; {why}")
     # Resend even when we cannot bump: a pool may have dropped it silently.
     if ticks - sending.at >= patience.resend_after:
         return Resend(mark)
     return Wait.WAIT
+
+
+def _why_not_mined(*, lowest: bool, moved: bool) -> str:
+    if not moved:
+        return "the chain makes no blocks that we can see: look at the endpoints"
+    if not lowest:
+        return "lower nonces of the account wait too: look at the lowest one"
+    return "it is sent again, and repriced as far as the caps allow: bump it, or cancel it"
 
 
 def has_expired(slot: Slot, tx: Transaction | None, now: Millis) -> bool:
@@ -286,7 +296,7 @@ def _refusal_mark(attempt: Attempt) -> tuple[str, str] | None:
     """What to tell about an attempt that no node has taken so far; None if one has, or may have."""
     if attempt.answer in (None, ACCEPTED, UNKNOWN):
         return None
-    rejection = BY_NAME[attempt.answer]
+    rejection = BY_NAME.get(attempt.answer, Rejection.INTERNAL_UNKNOWN)  # another version may have other words
     return rejection.value, f"nodes refuse it ({rejection.value}). {rejection.remedy.value}"
 
 
@@ -317,6 +327,25 @@ def estimate_verdict(rejection: Rejection) -> Estimate:
             return Estimate.NO_FUNDS
         case _:
             return Estimate.ASK_AGAIN
+
+
+# Refusals to estimate that may be the transaction's own fault, though they are no revert and not about funds.
+_ABOUT_ITSELF = frozenset(
+    {
+        Rejection.INTERNAL_UNKNOWN,
+        Rejection.INVALID_REQUEST,
+        Rejection.INTRINSIC_GAS_TOO_LOW,
+        Rejection.UNSUPPORTED_TX_TYPE,
+        Rejection.TIP_ABOVE_FEE_CAP,
+        Rejection.BLOB_RELATED,
+        Rejection.TERMINALLY_STUCK,
+    }
+)
+
+
+def may_be_its_own_fault(refusal: NodeRefused) -> bool:
+    """Whether a node that will not estimate may speak of the transaction, and not only of itself."""
+    return classify(refusal.message, refusal.node_code, refusal.data) in _ABOUT_ITSELF
 
 
 def is_verdict(refusal: NodeRefused) -> bool:

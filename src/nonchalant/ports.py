@@ -209,6 +209,13 @@ class Removed:
 
 
 @dataclass(frozen=True, slots=True)
+class Illegible:
+    """The idempotency key was seen before, with the same body; the row of the transaction it made cannot be read."""
+
+    tx_id: TxId
+
+
+@dataclass(frozen=True, slots=True)
 class NoRoom:
     """The lane's queue is at its limit."""
 
@@ -223,7 +230,7 @@ class Overdue:
     """Its deadline has passed already."""
 
 
-Acceptance = Transaction | Duplicate | KeyTaken | Removed | NoRoom | Draining | Overdue
+Acceptance = Transaction | Duplicate | KeyTaken | Removed | Illegible | NoRoom | Draining | Overdue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nonchalant.desk import Desk
-from nonchalant.errors import Unreachable
+from nonchalant.errors import NodeRefused, Unreachable
 from nonchalant.model import Block, BlockRef, Executed, Hash, Receipt
 from nonchalant.ports import Endpoint
 
@@ -23,13 +23,24 @@ class Search:
     hashes: frozenset[Hash] = frozenset()  # attempts of ours to look for
     ours: list[Receipt] = field(default_factory=list)
     executed: list[Executed] = field(default_factory=list)  # whatever else the account executed
+    unread: set[Hash] = field(
+        default_factory=set
+    )  # attempts of ours that a block holds, and nobody tells how they went
 
     async def go_on(self, desk: Desk) -> bool:
         """Read some more. True: every block was read. `Unreachable` if the next one cannot be read now."""
         for _ in range(AT_ONCE):
             if self.at.number <= self.floor:
                 return True
-            page = await desk.eyes.ask(self._read)
+            try:
+                page = await desk.eyes.ask(self._read)
+            except (Unreachable, NodeRefused):
+                if not self.hashes:
+                    raise
+                # One receipt that nobody can tell must not hide what else the block says.
+                page = await desk.eyes.ask(self._read_without_receipts)
+                for hash in page.mine:
+                    self.unread |= await self._read_receipt(desk, hash)
             self.ours += page.receipts
             sent = (one for one in page.executed if one.sender == desk.key.address)
             self.executed += [one for one in sent if one.hash not in self.hashes]
@@ -37,12 +48,24 @@ class Search:
         return self.at.number <= self.floor
 
     async def _read(self, endpoint: Endpoint) -> _Page:
+        page = await self._read_without_receipts(endpoint)
+        receipts = await endpoint.receipts(self.at, page.mine) if page.mine else []
+        return replace(page, receipts=receipts)
+
+    async def _read_without_receipts(self, endpoint: Endpoint) -> _Page:
         block = await endpoint.block(self.at.hash)
         if block is None:
             raise Unreachable(f"{endpoint.name} does not have block {self.at.number}")
         mine = [hash for hash in block.transactions if hash in self.hashes]
-        receipts = await endpoint.receipts(self.at, mine) if mine else []
-        return _Page(block, receipts, await endpoint.executed(self.at))
+        return _Page(block, mine, (), await endpoint.executed(self.at))
+
+    async def _read_receipt(self, desk: Desk, hash: Hash) -> set[Hash]:
+        """Take one receipt of the block; the hash, if nobody has it."""
+        try:
+            self.ours += await desk.eyes.ask(lambda endpoint: endpoint.receipts(self.at, [hash]))
+        except (Unreachable, NodeRefused):
+            return {hash}
+        return set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +73,7 @@ class _Page:
     """One block, read whole from one endpoint."""
 
     block: Block
+    mine: Sequence[Hash]
     receipts: Sequence[Receipt]
     executed: Sequence[Executed]
 

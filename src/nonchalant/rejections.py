@@ -2,7 +2,7 @@
 
 Error codes collide between clients and every client has its own words, so a rejection is recognised by what its words
 say: rules in order, the most specific first, each with its reason. Nothing here decides what to do with a
-transaction; it says what the answer proves about the bytes (`Fate`) and what usually helps (`Remedy`).
+transaction; it says what the answer proves about the bytes (`Fate`) and what helps (`Remedy`).
 """
 
 import enum
@@ -24,21 +24,23 @@ class Fate(enum.Enum):
 
 
 class Remedy(enum.Enum):
-    """What usually helps next, in a sentence. Re-sending the same bytes is always harmless, so it is the default."""
+    """What is done about it, and what whoever runs this node can do. Re-sending the same bytes is always harmless."""
 
-    WATCH = "Wait for it in blocks."
-    LOOK_UP = "Look up every live attempt of the slot by its hash before anything else."
-    RESEND = "Send the same bytes again after a pause, to this and to other endpoints."
-    RESEND_LOWEST = "Send again from the lowest slot of the lane; shrink the window only if it repeats."
-    BUMP = "Sign again at the same slot with fresh prices, at least the replacement step above the last ones."
-    LOWER_FEE = "Ask for less gas or a lower price, or use an endpoint with a higher fee cap; tell the operator."
-    WAIT_FUNDS = "Stop assigning until funds arrive; keep the slot and send the lowest one first."
-    WAIT_TURN = "Wait until what this account has in the pool is consumed, then send the same bytes again."
-    SHRINK_WINDOW = "Keep fewer transactions of this account in flight, then send the same bytes again."
-    FIX_PAYLOAD = "Sending the same again cannot help: replace or cancel the payload at its slot, and mark it."
-    SPLIT = "Ask for less in one call, then send again."
-    OTHER_ENDPOINT = "Use another endpoint, and tell the operator that this one cannot serve the call."
-    OPERATOR = "Tell the operator: a list, a permission or a setting must change; keep the slot meanwhile."
+    WATCH = "It is watched for in blocks; there is nothing to do."
+    LOOK_UP = "It may have been executed and is looked for by its hash; there is nothing to do."
+    RESEND = "It is sent again and again, to every endpoint; if that lasts, look at the endpoints."
+    RESEND_LOWEST = (
+        "What is before it is sent again first; if that lasts, look for an endpoint that drops transactions."
+    )
+    BUMP = "It gets a better price in time; to hurry, bump it, or raise the cap (`max_fee_per_gas`) if it is at that."
+    LOWER_FEE = "The endpoint has a cap of its own on what may be paid: raise that, or use another endpoint."
+    WAIT_FUNDS = "Fund the account; it is sent again until it is taken."
+    WAIT_TURN = "It goes once the account's transactions of the other kind have left the pool; there is nothing to do."
+    SHRINK_WINDOW = "Fewer are sent at once from now on; if that lasts, lower the account's `window`."
+    FIX_PAYLOAD = "Sending it again cannot help: replace it, or cancel it."
+    SPLIT = "It is sent again; if that lasts, the endpoint's limit on one call is too low: use another one."
+    OTHER_ENDPOINT = "This endpoint cannot do what is asked of it: use another one."
+    OPERATOR = "The node does not let this account send: ask whoever runs the node, or use another endpoint."
 
 
 class Rejection(enum.Enum):

@@ -8,8 +8,8 @@ from dataclasses import replace
 import structlog
 
 from nonchalant import filling, lifecycle, policy, signing
-from nonchalant.desk import CANNOT_FILL_MARK, FILLER_MARK, RESERVATION_MARK, Desk
-from nonchalant.errors import LeaseLost, NodeRefused, SignerFailed, StoreUnavailable, Unreachable
+from nonchalant.desk import CANNOT_FILL_MARK, FILLER_MARK, FILLER_PAUSE, RESERVATION_MARK, Desk
+from nonchalant.errors import NodeRefused, Poisoned, SignerFailed, Unreachable
 from nonchalant.lanes import Work, exposure
 from nonchalant.model import (
     Attempt,
@@ -23,9 +23,12 @@ from nonchalant.model import (
     SlotKind,
     Transaction,
 )
-from nonchalant.policy import BUMPED_AT_ONCE, NEVER_SENT, Bump, Close, GiveUp, Move, Outbid, Resend
+from nonchalant.poison import handling, subject_of
+from nonchalant.policy import BUMPED_AT_ONCE, NEVER_SENT, Bump, Close, GiveUp, Outbid, Resend
 
 log = structlog.get_logger()
+
+FILLING = "closing gaps"  # as one that can break this stage
 
 
 async def rescue(desk: Desk) -> bool:
@@ -41,55 +44,72 @@ async def rescue(desk: Desk) -> bool:
             work = desk.work()
             desk.clear_mark(work, FILLER_MARK, CANNOT_FILL_MARK)
             changed |= await desk.commit(work)
-        elif holes and can_sign and desk.ticks() >= desk.fill_after:
+        elif holes and can_sign and desk.ticks() >= desk.fill_after and not desk.is_aside(FILLING):
             if desk.rules.shared:
                 await desk.see_account()  # somebody else may have taken them by now
                 holes = holes_to_fill(desk)
-            changed |= await _fill(desk, holes[: filling.room(desk)])
+            with handling(FILLING):
+                changed |= await _fill(desk, holes[: filling.room(desk)])
     except SignerFailed as failure:
         return await desk.pause_for_signer(failure)
     return changed
 
 
 async def _move_slots(desk: Desk, *, can_sign: bool) -> bool:
-    lane, work, window = desk.lane, desk.work(), desk.window
-    waiting = lane.open_slots()
+    waiting = desk.lane.open_slots()
     market = await _market(desk) if waiting and can_sign else None
     # Behind a nonce that somebody else is to use, no price helps.
     kept_back = next((index for index, slot in enumerate(waiting) if slot.kind is SlotKind.RESERVATION), len(waiting))
-    for index, slot in enumerate(waiting):
-        tx, newest = lane.transaction_of(slot), slot.newest
-        sending = desk.sending(newest.hash) if newest else NEVER_SENT
-        move = policy.next_move(
-            slot,
-            tx,
-            sending,
-            lowest=index < min(BUMPED_AT_ONCE, kept_back),
-            in_window=index < window,
-            market=market,
-            rules=desk.rules.fees,
-            patience=desk.rules.patience,
-            now=desk.store_now(),
-            ticks=desk.ticks(),
-            head=desk.head.top.number,
-            endpoints=len(desk.chain.endpoints),
-        )
-        try:
-            await _do(desk, work, slot, move)
-        except (SignerFailed, Unreachable, LeaseLost, StoreUnavailable):
-            raise  # about the lane, not about this slot
-        except Exception:
-            # One slot that nobody can help must not keep the others from being helped.
-            if slot.nonce not in desk.broken:
-                desk.broken.add(slot.nonce)
-                log.exception("slot.broke", lane=str(desk.key), nonce=slot.nonce, tx=slot.tx_id)
+    lowest = {slot.nonce for slot in waiting[: min(BUMPED_AT_ONCE, kept_back)]}
+    in_window = {slot.nonce for slot in waiting[: desk.window]}
+    changed, unsigned = False, list[tuple[Slot, SignerFailed]]()
+    for part in desk.slot_parts(waiting):
+        work = desk.work()
+        for slot in part:
+            try:
+                with handling(subject_of(slot)):
+                    await _move(desk, work, slot, market, lowest=slot.nonce in lowest, sent=slot.nonce in in_window)
+            except SignerFailed as failure:
+                # It may be this payload that it does not sign: the others have their turn, and tell.
+                unsigned.append((slot, failure))
+                if len(unsigned) > 1:
+                    break
+        signed = bool(work.change().attempts)
+        changed |= await desk.commit_part(work, part)
+        if unsigned:
+            blamed, trouble = unsigned[0]
+            raise Poisoned(subject_of(blamed), trouble) if signed and len(unsigned) == 1 else trouble
+    work = desk.work()
+    _resend_aside(desk, work, waiting)
     _mark_overlong(desk, work, waiting[:1])
-    return await desk.commit(work)
+    return await desk.commit(work) or changed
 
 
-async def _do(desk: Desk, work: Work, slot: Slot, move: Move) -> None:
+def _resend_aside(desk: Desk, work: Work, waiting: Sequence[Slot]) -> None:
+    """What this stage leaves alone is sent again all the same, as it was signed."""
+    for slot in waiting:
+        newest = slot.newest
+        if newest is not None and desk.is_aside(subject_of(slot)) and desk.sending(newest.hash).at is not None:
+            _resend(desk, work, slot, newest, None)
+
+
+async def _move(desk: Desk, work: Work, slot: Slot, market: Market | None, *, lowest: bool, sent: bool) -> None:
+    """Do what is to be done about one slot that waits; `sent`: it is in the window."""
     tx, newest = desk.lane.transaction_of(slot), slot.newest
-    match move:
+    match policy.next_move(
+        slot,
+        tx,
+        desk.sending(newest.hash) if newest else NEVER_SENT,
+        lowest=lowest,
+        in_window=sent,
+        market=market,
+        rules=desk.rules.fees,
+        patience=desk.rules.patience,
+        now=desk.store_now(),
+        ticks=desk.ticks(),
+        head=desk.head.top.number,
+        endpoints=len(desk.chain.endpoints),
+    ):
         case Bump(offer) if newest is not None and _can_pay(desk, slot, tx, newest.gas, offer):
             await _bump(desk, work, slot, tx, newest, offer)
         case Bump() if newest is not None:
@@ -176,8 +196,11 @@ async def _outbid(desk: Desk, work: Work, slot: Slot, tx: Transaction | None, of
     payload = Payload.nothing(desk.key.address)
     try:
         gas = await filling.gas_for_nothing(desk)
-    except (Unreachable, NodeRefused):
-        return  # its own trouble: the other slots go on, and the next round tries again
+    except (Unreachable, NodeRefused) as problem:
+        # Its own trouble: the other slots go on, and a later round tries again.
+        mark = ("cannot_cancel", f"no endpoint says what that takes ({problem}); look at the endpoints")
+        _mark(desk, work, slot, mark)
+        return
     if not _can_pay(desk, slot, tx, gas, offer):
         _mark(desk, work, slot, ("insufficient_funds", "the account cannot pay for closing it; fund the account"))
         return
@@ -207,6 +230,8 @@ async def _fill(desk: Desk, holes: Sequence[int]) -> bool:
     try:
         await filling.fill(desk, work, holes)
     except NodeRefused as refusal:
+        desk.fill_after = desk.ticks() + FILLER_PAUSE
         work = desk.work()
-        work.mark_lane(Attention(CANNOT_FILL_MARK, f"a gap cannot be closed: {refusal.message}", work.at))
+        reason = f"a gap cannot be closed ({refusal.message}); tried again every half minute, look at the endpoints"
+        work.mark_lane(Attention(CANNOT_FILL_MARK, reason, work.at))
     return await desk.commit(work)

@@ -7,7 +7,7 @@ that could hold one of its attempts was read and holds none.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import structlog
@@ -16,10 +16,26 @@ from nonchalant import lifecycle, policy, proof
 from nonchalant.desk import Desk, Reason
 from nonchalant.errors import NodeRefused, Unreachable
 from nonchalant.lanes import Work
-from nonchalant.model import Attempt, AttemptKind, Attention, BlockRef, Executed, Receipt, Slot, Transaction, Wanted
+from nonchalant.model import (
+    Attempt,
+    AttemptKind,
+    Attention,
+    BlockRef,
+    Executed,
+    Millis,
+    Receipt,
+    Slot,
+    Transaction,
+    Wanted,
+)
+from nonchalant.poison import handling, subject_of
 from nonchalant.ports import Endpoint
 
 log = structlog.get_logger()
+
+# Blocks that tell who used a nonce, or how that went, are asked for again after this long, up to the longest.
+FIRST_PAUSE: Millis = 2_000
+LONGEST_PAUSE: Millis = 60_000
 
 # Why something reverted is worth this long, for so many at once, and no more: it must not hold up the lane.
 REPLAY_SECONDS = 2.0
@@ -31,21 +47,26 @@ async def settle(desk: Desk) -> bool:
     """Settle what finality has reached. True: something changed."""
     # While their blocks are young: most nodes forget the state of a block before the block is final.
     await _ask_why(desk, ((slot, slot.receipt) for slot in desk.lane.slots.values() if slot.receipt is not None))
-    work = desk.work()
-    settled = [slot for slot in desk.lane.slots.values() if slot.receipt is not None and is_final(desk, slot.receipt)]
-    for slot in settled:
-        assert slot.receipt is not None
-        _settle_one(desk, work, slot, slot.receipt)
+    final = [slot for slot in desk.lane.slots.values() if slot.receipt is not None and is_final(desk, slot.receipt)]
     # What is reserved needs no proof: its holder used it, and need not say so.
     used = [
         slot for slot in desk.lane.lost_slots() if slot.reservation is not None and is_consumed_for_good(desk, slot)
     ]
-    for slot in used:
-        work.settle(slot)
-    _raise_bounds(desk, work, [*settled, *used])
-    changed = await desk.commit(work)
+    changed = False
+    for part in desk.slot_parts([*final, *used]):
+        work = desk.work()
+        for slot in part:
+            with handling(subject_of(slot)):
+                if slot.receipt is None:
+                    work.settle(slot)
+                else:
+                    _settle_one(desk, work, slot, slot.receipt)
+        _raise_bounds(desk, work, part)
+        changed |= await desk.commit_part(work, part)
     lost = [slot for slot in desk.lane.lost_slots() if is_consumed_for_good(desk, slot)]
-    return await _settle_lost(desk, lost) or changed if lost else changed
+    if not lost or desk.ticks() < desk.prove_after:
+        return changed
+    return await _settle_lost(desk, lost) or changed
 
 
 def is_consumed_for_good(desk: Desk, slot: Slot) -> bool:
@@ -84,6 +105,7 @@ async def _ask_why(desk: Desk, mined: Iterable[tuple[Slot, Receipt]]) -> None:
         (tx, ran, receipt)
         for slot, receipt in mined
         if _is_unexplained(desk, receipt)
+        and not desk.is_aside(subject_of(slot))
         and (tx := desk.lane.transaction_of(slot)) is not None
         and (ran := slot.attempt(receipt.hash)) is not None
         and ran.payload_version != 0
@@ -107,7 +129,8 @@ def _is_unexplained(desk: Desk, receipt: Receipt) -> bool:
 async def _replay(desk: Desk, tx: Transaction, ran: Attempt, receipt: Receipt) -> None:
     reason = desk.reasons.setdefault((receipt.hash, receipt.block), Reason(desk.head.top))
     reason.tries, reason.asked_at = reason.tries + 1, desk.head.top
-    payload = tx.payload_of(ran.payload_version)
+    with handling(tx.id):
+        payload = tx.payload_of(ran.payload_version)
 
     async def why(endpoint: Endpoint) -> str:
         told = await endpoint.replay(desk.key.address, payload, ran.gas, receipt.block)
@@ -137,7 +160,7 @@ def _unwanted(slot: Slot, refused: str) -> lifecycle.Cancelled | lifecycle.Expir
             return lifecycle.Outrun(refused)
 
 
-def _raise_bounds(desk: Desk, work: Work, settled: list[Slot]) -> None:
+def _raise_bounds(desk: Desk, work: Work, settled: Sequence[Slot]) -> None:
     """Record how far the lane is settled, so that less is watched and nothing is ever signed below."""
     lane, record = desk.lane, desk.lane.record
     settled_below = lane.settled_prefix(slot.nonce for slot in settled)
@@ -168,24 +191,45 @@ async def _settle_lost(desk: Desk, lost: list[Slot]) -> bool:
         evidence = await proof.read_final_blocks(desk, min(slot.floor for slot in lost), frozenset(attempts))
     except (Unreachable, NodeRefused) as error:
         log.warning("proof.unreadable", lane=str(desk.key), reason=str(error))
+        _put_off(desk)
         return await _mark_unproved(desk, lost)
     if evidence is None:
         return False  # there is more to read; the lane's other work has its turn first
     await _ask_why(desk, ((attempts[receipt.hash], receipt) for receipt in evidence.ours))
-    work = desk.work()
     executed = {attempts[receipt.hash].nonce: receipt for receipt in evidence.ours}
     consumers = {foreign.nonce: foreign for foreign in evidence.executed}
-    for slot in lost:
-        receipt = executed.get(slot.nonce)
-        if receipt is not None:
-            tx = desk.lane.transaction_of(slot)
-            if tx is not None:
-                work.move(tx, lifecycle.Included(receipt))
-            _settle_one(desk, work, slot, receipt)
-        else:
-            _supersede(desk, work, slot, consumers.get(slot.nonce))
+    unread = [slot for slot in lost if any(attempt.hash in evidence.unread for attempt in slot.attempts)]
+    changed = False
+    if unread:
+        _put_off(desk)
+        changed = await _mark_unread(desk, unread)
+    else:
+        desk.proofs_failed = 0
+    for part in desk.slot_parts([slot for slot in lost if slot not in unread]):
+        work = desk.work()
+        for slot in part:
+            with handling(subject_of(slot)):
+                _conclude(desk, work, slot, executed.get(slot.nonce), consumers.get(slot.nonce))
+        changed |= await desk.commit_part(work, part)
     desk.assign_due = True
-    return await desk.commit(work)
+    return changed
+
+
+def _put_off(desk: Desk) -> None:
+    """What cannot be read now is asked for again, less and less often."""
+    pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(desk.proofs_failed, 10))
+    desk.proofs_failed, desk.prove_after = desk.proofs_failed + 1, desk.ticks() + pause
+
+
+def _conclude(desk: Desk, work: Work, slot: Slot, receipt: Receipt | None, consumer: Executed | None) -> None:
+    """What the final blocks say of a slot whose nonce is gone: one of its attempts ran after all, or none did."""
+    if receipt is None:
+        _supersede(desk, work, slot, consumer)
+        return
+    tx = desk.lane.transaction_of(slot)
+    if tx is not None:
+        work.move(tx, lifecycle.Included(receipt))
+    _settle_one(desk, work, slot, receipt)
 
 
 def _supersede(desk: Desk, work: Work, slot: Slot, consumer: Executed | None) -> None:
@@ -211,10 +255,20 @@ def _supersede(desk: Desk, work: Work, slot: Slot, consumer: Executed | None) ->
 
 async def _mark_unproved(desk: Desk, lost: list[Slot]) -> bool:
     """The nonce is gone, and who used it cannot be read now. It keeps its slot until it can."""
+    reason = "its nonce was used, and the blocks that tell by whom cannot be read now; add an endpoint that has them"
+    return await _mark(desk, lost, Attention("unproved_supersede", reason, desk.clock.now()))
+
+
+async def _mark_unread(desk: Desk, unread: list[Slot]) -> bool:
+    """It ran, and how that went cannot be read now. It keeps its slot until it can."""
+    reason = "a final block executed it, and no endpoint tells how that went; add an endpoint that has its receipt"
+    return await _mark(desk, unread, Attention("receipt_unreadable", reason, desk.clock.now()))
+
+
+async def _mark(desk: Desk, slots: list[Slot], mark: Attention) -> bool:
     work = desk.work()
-    for slot in lost:
+    for slot in slots:
         tx = desk.lane.transaction_of(slot)
-        if tx is not None and tx.attention is None:
-            reason = "its nonce was used, and the blocks that tell by whom cannot be read now; another endpoint may have them"
-            work.move(tx, lifecycle.Marked(Attention("unproved_supersede", reason, work.at)))
+        if tx is not None and (tx.attention is None or tx.attention.code != mark.code):
+            work.move(tx, lifecycle.Marked(mark))
     return await desk.commit(work)

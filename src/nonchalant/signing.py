@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import structlog
+
 from nonchalant.desk import Desk
+from nonchalant.errors import NonchalantError, Poisoned, SignerFailed
 from nonchalant.model import Attempt, AttemptKind, Draft, TxId
+from nonchalant.poison import handling
+from nonchalant.ports import Signer
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +26,10 @@ class Prepared:
     tx_id: TxId | None
     payload_version: int
 
+    @property
+    def subject(self) -> str:
+        return self.tx_id or f"nonce {self.draft.nonce}"
+
 
 def prepare(desk: Desk, draft: Draft, kind: AttemptKind, tx_id: TxId | None, payload_version: int) -> Prepared:
     """`Unencodable` if the chain has no way to write this payload."""
@@ -29,11 +40,12 @@ async def sign(desk: Desk, prepared: Sequence[Prepared]) -> list[Attempt]:
     """One attempt each. `SignerFailed` if the signer cannot, or if what it gave is not the account's signature."""
     if not prepared:
         return []
-    signatures = await desk.signer.sign([one.digest for one in prepared])
+    signatures = await _signatures(desk.signer, prepared)
     now, floor = desk.clock.now(), desk.head.final.number
     attempts = []
     for one, signature in zip(prepared, signatures, strict=True):
-        sealed = desk.chain.seal(one.draft, signature)
+        with handling(one.subject):
+            sealed = desk.chain.seal(one.draft, signature)
         attempts.append(
             Attempt(
                 hash=sealed.hash,
@@ -50,3 +62,39 @@ async def sign(desk: Desk, prepared: Sequence[Prepared]) -> list[Attempt]:
             )
         )
     return attempts
+
+
+async def _signatures(signer: Signer, prepared: Sequence[Prepared]) -> list[bytes]:
+    """One each. What keeps the signer from signing one of them is not the signer's failure: `Poisoned` names it."""
+    try:
+        return await _ask(signer, prepared)
+    except SignerFailed:
+        if len(prepared) == 1:
+            raise
+    blamed: Poisoned | None = None
+    for one in prepared:
+        try:
+            await _ask(signer, [one])
+        except SignerFailed as failure:
+            if blamed is not None:
+                raise  # not one of them: the signer itself
+            blamed = Poisoned(one.subject, failure)
+        else:
+            if blamed is not None:
+                raise blamed
+    if blamed is not None:
+        raise blamed
+    return await _ask(signer, prepared)
+
+
+async def _ask(signer: Signer, prepared: Sequence[Prepared]) -> list[bytes]:
+    try:
+        signatures = list(await signer.sign([one.digest for one in prepared]))
+    except NonchalantError:
+        raise
+    except Exception as error:
+        log.exception("signer.broke", address=signer.address)
+        raise SignerFailed(f"{type(error).__name__}: {error}") from error
+    if len(signatures) != len(prepared):
+        raise SignerFailed(f"it gave {len(signatures)} signatures for {len(prepared)} payloads")
+    return signatures

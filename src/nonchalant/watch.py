@@ -7,8 +7,9 @@ that the linked chain does not hold. Its cost grows with blocks, not with pendin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import TypeVar
 
@@ -20,6 +21,7 @@ from nonchalant.errors import NodeRefused, NonchalantError, Unreachable
 from nonchalant.heads import Head
 from nonchalant.lanes import Work
 from nonchalant.model import Block, BlockRef, Hash, LaneKey, Market, Receipt, Slot, View
+from nonchalant.poison import handling, subject_of
 from nonchalant.ports import Chain, Clock, Endpoint
 
 log = structlog.get_logger()
@@ -44,6 +46,9 @@ MARKET_SECONDS = 3.0
 TROUBLE_SECONDS = 60.0
 BEHIND_SECONDS = 15.0  # nobody has what was final: somebody should look soon
 
+# How long a chain waits for receipts that no endpoint can tell. One that cannot be read must not stop everybody.
+RECEIPT_SECONDS = 30.0
+
 
 class Follower:
     """The chain as this node sees it (`desk.Eyes`)."""
@@ -66,6 +71,8 @@ class Follower:
         self._desks: dict[LaneKey, Desk] = {}
         self._watching: dict[Hash, LaneKey] = {}
         self._market: tuple[Market, BlockRef, float] | None = None
+        self._broken: set[tuple[str, type[Exception]]] = set()  # adapters that broke, and how: told once
+        self._unread: tuple[Hash, float] | None = None  # a block whose receipts are missing, and since when
 
     @property
     def _known(self) -> Head:
@@ -119,7 +126,7 @@ class Follower:
         try:
             while to_ask or asked:
                 if to_ask:
-                    asked.append(asyncio.ensure_future(question(to_ask.pop(0))))
+                    asked.append(asyncio.ensure_future(self._put(question, to_ask.pop(0))))
                 patience = HEDGE_SECONDS if to_ask else None
                 answered, _ = await asyncio.wait(asked, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
                 for answer in [one for one in asked if one in answered]:
@@ -140,7 +147,7 @@ class Follower:
 
     async def ask_everyone(self, question: Callable[[Endpoint], Awaitable[T]]) -> list[T]:
         """Waits a moment for all of them, and longer only for as many as finality takes."""
-        asked = [asyncio.ensure_future(question(endpoint)) for endpoint in self._by_trust()]
+        asked = [asyncio.ensure_future(self._put(question, endpoint)) for endpoint in self._by_trust()]
         waiting = set(asked)
         patience: float | None = LOOK_SECONDS
         try:
@@ -154,6 +161,18 @@ class Follower:
         finally:
             for late in asked:
                 late.cancel()
+
+    async def _put(self, question: Callable[[Endpoint], Awaitable[T]], endpoint: Endpoint) -> T:
+        """Ask one endpoint. If its adapter breaks on the answer, that is no answer, and the others go on."""
+        try:
+            return await question(endpoint)
+        except NonchalantError:
+            raise
+        except Exception as error:
+            if (endpoint.name, type(error)) not in self._broken:
+                self._broken.add((endpoint.name, type(error)))
+                log.exception("endpoint.broke", endpoint=endpoint.name)
+            raise Unreachable(f"{endpoint.name} answered what cannot be read: {error!r}") from error
 
     @staticmethod
     def _usable(asked: Sequence[asyncio.Future[T]]) -> list[T]:
@@ -284,7 +303,7 @@ class Follower:
                 self._caught_up = True
                 return False
             try:
-                path = await self._path(endpoints[name], target)
+                path = await self._put(partial(self._path, target=target), endpoints[name])
                 linked = bool(path) and await self._link(endpoints[name], path)
                 self._caught_up |= self._known.has(target)
                 return linked
@@ -324,7 +343,7 @@ class Follower:
     async def _hash_at(self, endpoint: Endpoint, height: int) -> Hash | None:
         """None: it does not say."""
         try:
-            block = await endpoint.block(height)
+            block = await self._put(lambda one: one.block(height), endpoint)
         except (Unreachable, NodeRefused):
             return None
         return None if block is None else block.hash
@@ -332,7 +351,7 @@ class Follower:
     async def _link(self, endpoint: Endpoint, path: list[Block]) -> bool:
         """Collect the receipts of our own attempts in the new blocks, then put the blocks on our chain.
 
-        A block whose receipts cannot be had yet is not linked: it will be asked for again.
+        A block whose receipts cannot be had yet is not linked: it will be asked for again, though not for ever.
         """
         receipts: list[Receipt] = []
         linked: list[Block] = []
@@ -342,7 +361,9 @@ class Follower:
                 receipts += await self._receipts(endpoint, block, wanted)
             except (Unreachable, NodeRefused) as error:
                 log.info("receipts.missing", endpoint=endpoint.name, height=block.number, reason=str(error))
-                break
+                if not self._has_waited_for(block):
+                    break
+                receipts += await self._receipts_one_by_one(block, wanted)
             linked.append(block)
         if not linked:
             return False
@@ -357,11 +378,31 @@ class Follower:
                 self._desks[lane].inbox.append(receipt)
         return True
 
+    def _has_waited_for(self, block: Block) -> bool:
+        """Whether its receipts have been missing for so long that those that can be had must do."""
+        now = self._clock.monotonic()
+        if self._unread is None or self._unread[0] != block.hash:
+            self._unread = (block.hash, now)
+        return now - self._unread[1] >= RECEIPT_SECONDS
+
+    async def _receipts_one_by_one(self, block: Block, wanted: list[Hash]) -> list[Receipt]:
+        """Those that anybody can tell. The lane of one that nobody can sees its nonce used, and looks for it itself."""
+        found: list[Receipt] = []
+        for hash in wanted:
+            try:
+                found += await self.ask(_receipt_question(block.ref, hash))
+            except (Unreachable, NodeRefused) as error:
+                log.warning("receipt.unreadable", hash=hash, height=block.number, reason=str(error))
+                desk = self._desks.get(self._watching[hash])
+                if desk is not None:
+                    desk.account_due = True
+        return found
+
     async def _receipts(self, endpoint: Endpoint, block: Block, wanted: list[Hash]) -> Sequence[Receipt]:
         if not wanted:
             return []
         try:
-            return await endpoint.receipts(block.ref, wanted)
+            return await self._put(lambda one: one.receipts(block.ref, wanted), endpoint)
         except (Unreachable, NodeRefused):
             return await self.ask(lambda other: other.receipts(block.ref, wanted))
 
@@ -431,6 +472,10 @@ class Follower:
             desk.wake.set()
 
 
+def _receipt_question(block: BlockRef, hash: Hash) -> Callable[[Endpoint], Awaitable[Sequence[Receipt]]]:
+    return lambda endpoint: endpoint.receipts(block, [hash])
+
+
 async def _block(endpoint: Endpoint, hash: Hash) -> Block:
     block = await endpoint.block(hash)
     if block is None:
@@ -452,28 +497,41 @@ async def watch(desk: Desk) -> bool:
         await desk.see_account()
     found = await look_up(desk) if desk.lookup_due else []
     receipts, desk.inbox[:] = [*desk.inbox, *found], []
-    work = desk.work()
-    current, blocks = dict(lane.slots), set[BlockRef]()
-    for slot in lane.slots.values():
-        if slot.receipt is not None and await _is_canonical(desk, slot.receipt.block) is False:
-            current[slot.nonce] = _reorged(desk, work, slot)
+    executed: dict[int, list[Receipt]] = {}
     for receipt in receipts:
         nonce = lane.nonce_of(receipt.hash)
-        if nonce is None or current[nonce].receipt is not None or _is_hearsay(desk, current[nonce], receipt):
+        if nonce is not None:
+            executed.setdefault(nonce, []).append(receipt)
+    changed = False
+    for part in desk.slot_parts(lane.slots.values()):
+        work, blocks = desk.work(), set[BlockRef]()
+        for slot in part:
+            with handling(subject_of(slot)):
+                blocks |= await _bring_in_line(desk, work, slot, executed.get(slot.nonce, ()))
+        window = windows.grown(lane.record.window, desk.rules.window, blocks=len(blocks))
+        work.record(replace(work.lane_record, window=window))
+        changed |= await desk.commit_part(work, part)
+    return changed
+
+
+async def _bring_in_line(desk: Desk, work: Work, slot: Slot, receipts: Iterable[Receipt]) -> set[BlockRef]:
+    """What the linked chain says of one slot; the blocks that are news for it."""
+    blocks = set[BlockRef]()
+    if slot.receipt is not None and await _is_canonical(desk, slot.receipt.block) is False:
+        slot = _reorged(desk, work, slot)
+    for receipt in receipts:
+        if slot.receipt is not None or _is_hearsay(desk, slot, receipt):
             continue
         match await _is_canonical(desk, receipt.block):
             case True:
-                current[nonce] = _included(desk, work, current[nonce], receipt)
+                slot = _included(desk, work, slot, receipt)
                 blocks.add(receipt.block)
             case None:
                 desk.inbox.append(receipt)  # nobody can say yet: ask again in the next round
             case False:
                 pass
-    for slot in current.values():
-        await _tell_depth(desk, work, slot)
-    window = windows.grown(lane.record.window, desk.rules.window, blocks=len(blocks))
-    work.record(replace(work.lane_record, window=window))
-    return await desk.commit(work)
+    await _tell_depth(desk, work, slot)
+    return blocks
 
 
 def _is_account_due(desk: Desk) -> bool:

@@ -1,5 +1,6 @@
 """Decisions about what does not move."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -49,6 +50,7 @@ from nonchalant.policy import (
     is_refused_for_good,
     is_unsendable,
     is_verdict,
+    may_be_its_own_fault,
     next_move,
     refusal_verdict,
     supersede_doubt,
@@ -62,6 +64,7 @@ from tests.lessons import lesson
 MARKET = Market(base_fee=20, gas_price=22, priority=dict.fromkeys(Speed, 2))
 PATIENCE = Patience()
 HOUR = 3_600_000
+SOON = 300_000  # past every patience but the one after which it is marked
 SENT = NEVER_SENT.started(0, 0).finished(Fate.ACCEPTED, "geth")
 
 fates = st.sampled_from(Fate)
@@ -173,7 +176,7 @@ def test_an_endpoint_that_does_not_answer_holds_nothing_up() -> None:
 
 
 def test_while_no_blocks_come_no_price_is_too_low() -> None:
-    assert decide(head=1, ticks=HOUR) == Resend(None)
+    assert decide(head=1, ticks=SOON) == Resend(None)
     assert isinstance(decide(head=2, ticks=HOUR), Bump)
 
 
@@ -209,11 +212,11 @@ def test_fees_named_by_the_user_wait_at_the_chain_s_own_speed() -> None:
 
 
 def test_only_the_lowest_slots_are_bumped() -> None:
-    assert decide(lowest=False, ticks=HOUR) == Resend(None)
+    assert decide(lowest=False, ticks=SOON) == Resend(None)
 
 
 def test_without_prices_a_slot_is_sent_again_as_it_is() -> None:
-    assert decide(market=None, ticks=HOUR) == Resend(None)
+    assert decide(market=None, ticks=SOON) == Resend(None)
 
 
 @lesson("price-cap")
@@ -241,7 +244,46 @@ def test_a_refusal_is_told_with_its_remedy_when_the_slot_is_sent_again() -> None
 
 @pytest.mark.parametrize("answer", ["accepted", "unknown"])
 def test_what_a_node_took_or_may_have_taken_is_sent_again_without_a_mark(answer: str) -> None:
-    assert decide(answered(answer), lowest=False, ticks=HOUR) == Resend(None)
+    assert decide(answered(answer), lowest=False, ticks=SOON) == Resend(None)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"lowest": False}, "look at the lowest one"),
+        ({"head": 0}, "the chain makes no blocks"),
+        ({"market": None}, "bump it, or cancel it"),
+    ],
+)
+def test_what_nodes_took_and_no_block_says_so_after_a_while(given: dict[str, Any], why: str) -> None:
+    assert decide(**given, ticks=PATIENCE.mark_after - 1) == Resend(None)
+    move = decide(**given, ticks=PATIENCE.mark_after)
+    assert isinstance(move, Resend)
+    assert move.mark is not None
+    assert move.mark[0] == "not_mined"
+    assert "10 minutes" in move.mark[1]
+    assert why in move.mark[1]
+
+
+def test_an_answer_in_words_of_another_version_is_told_as_not_understood() -> None:
+    move = decide(answered("from_the_future"), lowest=False, ticks=HOUR)
+    assert isinstance(move, Resend)
+    assert move.mark is not None
+    assert move.mark[0] == "internal_unknown"
+
+
+@pytest.mark.parametrize("rejection", Rejection)
+def test_every_remedy_speaks_to_whoever_runs_the_node(rejection: Rejection) -> None:
+    """It says what is done, or what he can do; not what the program should do."""
+    text = rejection.remedy.value
+    assert text.endswith(".")
+    assert not re.search(r"\b(slot|lane|operator|attempt|mark it)\b", text, re.IGNORECASE)
+
+
+def test_a_node_that_cannot_estimate_may_speak_of_itself_or_of_the_transaction() -> None:
+    assert may_be_its_own_fault(NodeRefused("opcode 0xef not defined"))
+    assert not may_be_its_own_fault(NodeRefused("too many requests", 429))
+    assert not may_be_its_own_fault(NodeRefused("the method eth_estimateGas does not exist", -32601))
 
 
 def refused_by(*endpoints: str, rounds: int = 2) -> Sending:

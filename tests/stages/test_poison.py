@@ -1,210 +1,427 @@
-"""What a stage breaks at, a wish or a payload, stops neither its lane nor others; a wish is answered."""
+"""Whatever row, answer or payload makes a stage fail stops no more than that one transaction."""
 
-from __future__ import annotations
-
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
-from nonchalant.model import Address, AttemptKind, BlockRef, Draft, Fees, Payload, Speed, State
-from nonchalant.policy import Patience
-from nonchalant.wishes import Bump, Cancel, Replace, Wish
+from nonchalant import broadcast, rescue, settle, watch
+from nonchalant.asking import Asking
+from nonchalant.errors import SignerFailed
+from nonchalant.model import Answer, BlockRef, Draft, Mode, Receipt, Sealed, State, Transaction
+from nonchalant.sim.wire import read_order
 from tests.lessons import lesson
-from tests.stages.rig import ALICE, GWEI, Rig, staged
-from tests.stages.voices import Voice
+from tests.stages.rig import ALICE, Rig, staged, unreachable
+
+POISON = OverflowError("this one is too much")
 
 
-async def answer_to(rig: Rig, wish_id: str) -> str | None:
-    """The code of the refusal; None: it was granted."""
-    reply = await rig.store.reply(wish_id)
-    assert reply is not None
-    return reply.refused
+async def settles(rig: Rig, *txs: Transaction, blocks: int = 12) -> None:
+    """Blocks come until all of them are confirmed."""
+    for _ in range(blocks):
+        if all([await rig.state(tx) is State.CONFIRMED for tx in txs]):
+            return
+        await rig.mine()
+    assert await rig.states(txs) == [State.CONFIRMED] * len(txs)
 
 
-def breaking_at(voice: Voice, poison: Payload) -> Callable[..., Awaitable[int]]:
-    """An endpoint whose answer to this one payload nobody expected."""
-
-    async def estimate(sender: Address, payload: Payload, block: BlockRef) -> int:
-        if payload == poison:
-            raise ZeroDivisionError("nobody expected this")
-        return await voice.endpoint.estimate(sender, payload, block)
-
-    return estimate
+def label_of(draft: Draft) -> str:
+    return read_order(draft.payload.data).label
 
 
-@lesson("poisonous-row")
-@staged()
-async def test_a_wish_at_which_a_stage_breaks_is_refused_as_internal_and_the_lane_goes_on(rig: Rig) -> None:
-    rig.tolerate("wish.broke")
-    poisoned, cancelled = await rig.submit_all(["poisoned", "cancelled"])
-    await rig.reaches(cancelled, State.SENT)
-    poison = rig.payload("other")
-    for voice in rig.endpoints:
-        voice.answer("estimate", breaking_at(voice, poison))
-    await rig.stop(rig.node)
-    for id, act in (("w1", Replace(poisoned.id, poison)), ("w2", Cancel(cancelled.id))):
-        await rig.store.wish(Wish(id, ALICE, act), limit=9)
-    await rig.start_node()
-    await rig.advance(5.0)
-    assert (await answer_to(rig, "w1"), await answer_to(rig, "w2")) == ("internal", None)
-    await rig.tells(cancelled, "attempt.bumped")
-    later = await rig.submit("later")
-    await rig.reaches(later, State.SENT)
-    await rig.ends(later)
-    assert await rig.states([poisoned, cancelled, later]) == [State.CONFIRMED, State.CANCELLED, State.CONFIRMED]
-    assert rig.executions("other") == 0
+# a payload that something chokes on
 
 
 @lesson("poisonous-row")
 @staged()
-async def test_a_wish_that_cannot_be_read_is_refused_and_those_behind_it_are_granted(rig: Rig) -> None:
-    tx = await rig.reaches(await rig.submit("pay"), State.SENT)
-    await rig.stop(rig.node)
-    for id in ("w1", "w2"):
-        await rig.store.wish(Wish(id, ALICE, Cancel(tx.id)), limit=9)
-    rig.database.execute("UPDATE wishes SET kind = 'fly' WHERE id = 'w1'")
-    await rig.start_node()
-    await rig.tells(tx, "attempt.bumped")
-    assert (await answer_to(rig, "w1"), await answer_to(rig, "w2")) == ("undecodable", None)
-    await rig.advance(1.0)
-    assert (await rig.ends(tx)).state is State.CANCELLED
-    await rig.advance(30.0)
-    assert await rig.store.lanes_with_work() == []
+async def test_a_payload_the_encoder_chokes_on_is_held_and_the_others_go_on(rig: Rig) -> None:
+    rig.tolerate("lane.poisoned")
+    rig.tolerate("tx.set_aside")
+    digest = rig.chain.digest
+
+    def choke(draft: Draft) -> bytes:
+        if label_of(draft) == "bad":
+            raise POISON
+        return digest(draft)
+
+    rig.chain.digest = choke  # type: ignore[method-assign]
+    before, bad, after = await rig.submit_all(["before", "bad", "after"])
+    await settles(rig, before, after)
+    held = await rig.read(bad)
+    assert (held.state, held.held, held.nonce) == (State.QUEUED, True, None)
+    assert held.attention is not None
+    assert held.attention.code == "set_aside"
+    assert "OverflowError" in held.attention.reason
+    # Whoever mends the cause releases it, and it goes.
+    rig.chain.digest = digest  # type: ignore[method-assign]
+    await asking(rig).release(bad.id)
+    await settles(rig, bad)
+
+
+def asking(rig: Rig) -> Asking:
+    return Asking(rig.store, rig.clock, rig._ids, arrived=rig.node.engine.poke)
 
 
 @staged()
-async def test_what_stands_in_for_a_row_that_cannot_be_read_is_neither_bumped_nor_replaced_but_can_be_cancelled(
-    rig: Rig,
+async def test_bytes_that_cannot_be_sealed_are_set_aside_alone(rig: Rig) -> None:
+    rig.tolerate("lane.poisoned")
+    rig.tolerate("tx.set_aside")
+    seal = rig.chain.seal
+
+    def choke(draft: Draft, signature: bytes) -> Sealed:
+        if label_of(draft) == "bad":
+            raise POISON
+        return seal(draft, signature)
+
+    rig.chain.seal = choke  # type: ignore[method-assign]
+    bad, good = await rig.submit_all(["bad", "good"])
+    await settles(rig, good)
+    assert await rig.mark(bad) == "set_aside"
+
+
+@pytest.mark.parametrize("error", [POISON, SignerFailed("the policy of this signer forbids it")], ids=repr)
+@staged()
+async def test_a_payload_the_signer_chokes_on_is_set_aside_and_the_lane_is_not_paused_for_it(
+    rig: Rig, error: Exception
 ) -> None:
-    tx = await rig.reaches(await rig.submit("pay"), State.SENT)
+    for event in ("signer.broke", "lane.poisoned", "tx.set_aside"):
+        rig.tolerate(event)
+    sign, digest = rig.signer.sign, rig.chain.digest
+    poisonous: set[bytes] = set()
+
+    def remember(draft: Draft) -> bytes:
+        made = digest(draft)
+        if label_of(draft) == "bad":
+            poisonous.add(made)
+        return made
+
+    async def choke(digests: Sequence[bytes]) -> Sequence[bytes]:
+        if poisonous & set(digests):
+            raise error
+        return await sign(digests)
+
+    rig.chain.digest = remember  # type: ignore[method-assign]
+    rig.signer.sign = choke  # type: ignore[method-assign]
+    before, bad, after = await rig.submit_all(["before", "bad", "after"])
+    await settles(rig, before, after)
+    assert await rig.mark(bad) == "set_aside"
+    assert await rig.lane_mark() is None
+
+
+@staged()
+async def test_a_signer_that_fails_for_everybody_sets_nobody_aside(rig: Rig) -> None:
+    rig.tolerate("signer.broke")
+    sign = rig.signer.sign
+
+    async def choke(_digests: Sequence[bytes]) -> Sequence[bytes]:
+        raise POISON
+
+    rig.signer.sign = choke  # type: ignore[method-assign]
+    txs = await rig.submit_all(["a", "b", "c"])
+    await rig.advance(60.0)
+    assert await rig.lane_mark() == "signer_failed"
+    assert [tx.held for tx in [await rig.read(tx) for tx in txs]] == [False] * 3
     await rig.stop(rig.node)
-    rig.database.execute("UPDATE transactions SET payload = '{' WHERE id = ?", [tx.id])
-    wishes = {
-        "replace": Replace(tx.id, rig.payload("other")),
-        "bump": Bump(tx.id, Fees(500 * GWEI, 90 * GWEI)),
-        "cancel": Cancel(tx.id),
-    }
-    for id, act in wishes.items():
-        await rig.store.wish(Wish(id, ALICE, act), limit=9)
+    rig.signer.sign = sign  # type: ignore[method-assign]
     await rig.start_node()
-    await rig.advance(5.0)
-    assert [await answer_to(rig, id) for id in wishes] == ["undecodable", "undecodable", None]
-    assert await rig.kinds(tx) == [AttemptKind.ORIGINAL, AttemptKind.CANCEL]
-    await rig.mine()
-    await rig.finalise()
-    [row] = rig.database.execute("SELECT state, payload FROM transactions").fetchall()
-    assert tuple(row) == ("cancelled", "{")
+    await settles(rig, *txs)
+    assert await rig.lane_mark() is None
 
 
 @staged()
-async def test_a_wish_about_a_queued_row_that_cannot_be_read_is_refused(rig: Rig) -> None:
-    tx = await rig.reaches(await rig.submit("pay"), State.SENT)
+async def test_a_bump_the_signer_refuses_does_not_keep_others_from_being_bumped(rig: Rig) -> None:
+    for event in ("lane.poisoned", "tx.set_aside"):
+        rig.tolerate(event)
+    bad, good = await rig.submit_all(["bad", "good"])
+    await rig.reaches(good, State.SENT)
+    sign, digest = rig.signer.sign, rig.chain.digest
+    poisonous: set[bytes] = set()
+
+    def remember(draft: Draft) -> bytes:
+        made = digest(draft)
+        if label_of(draft) == "bad":
+            poisonous.add(made)
+        return made
+
+    async def choke(digests: Sequence[bytes]) -> Sequence[bytes]:
+        if poisonous & set(digests):
+            raise SignerFailed("not this one")
+        return await sign(digests)
+
     await rig.stop(rig.node)
-    await rig.store.wish(Wish("w", ALICE, Cancel(tx.id)), limit=9)
-    rig.intrude()
-    await rig.mine()
-    await rig.finalise()
-    rig.database.execute("UPDATE transactions SET payload = '{' WHERE id = ?", [tx.id])
+    rig.chain.digest = remember  # type: ignore[method-assign]
+    rig.signer.sign = choke  # type: ignore[method-assign]
     await rig.start_node()
-    await rig.advance(10.0)
-    assert await answer_to(rig, "w") == "undecodable"
-    assert (await rig.submit("later")).id
-    await rig.advance(5.0)
-    assert rig.sent("later")
+    rig.chain.fee_level = 200 * 10**9
+    for _ in range(4):
+        await rig.mine(3, empty=True)
+        await rig.advance(70.0)
+    assert len(await rig.attempts(bad)) == 1
+    assert len(await rig.attempts(good)) > 1
+    assert await rig.mark(bad) == "set_aside"
 
 
+# a stage that fails while it handles one
+
+
+def break_for(bad: str, function: Callable[..., Any], slot_at: int) -> Callable[..., Any]:
+    """The stage's own step, which raises for one transaction."""
+
+    def broken(*args: Any, **named: Any) -> Any:
+        if args[slot_at].tx_id == bad:
+            raise POISON
+        return function(*args, **named)
+
+    return broken
+
+
+@pytest.mark.parametrize(
+    ("module", "step", "slot_at"),
+    [(watch, "_tell_depth", 2), (settle, "_settle_one", 2), (broadcast, "_conclude", 2), (rescue, "_move", 2)],
+    ids=["watch", "settle", "broadcast", "rescue"],
+)
 @staged()
-async def test_a_wish_about_nothing_is_refused(rig: Rig) -> None:
-    tx = await rig.reaches(await rig.submit("pay"), State.SENT)
+async def test_a_stage_that_fails_on_one_slot_leaves_it_aside_and_the_others_go_on(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, module: Any, step: str, slot_at: int
+) -> None:
+    rig.tolerate("lane.poisoned")
+    rig.tolerate("tx.set_aside")
+    before, bad = await rig.submit_all(["before", "bad"])
+    with monkeypatch.context() as broken:
+        broken.setattr(module, step, break_for(bad.id, getattr(module, step), slot_at))
+        after = await rig.submit("after")
+        await settles(rig, before, after)
+        new = await rig.submit("new")
+        await settles(rig, new)
+        assert "tx.attention" in await rig.history(bad)
+        assert (await rig.read(bad)).nonce is not None
+        if module is not settle:
+            # What another stage leaves alone is still watched and settled.
+            await rig.finalise()
+            assert await rig.state(bad) is State.CONFIRMED
+    # A new owner tries again, and finds nothing wrong.
     await rig.stop(rig.node)
-    await rig.store.wish(Wish("w", ALICE, Cancel(tx.id)), limit=9)
-    rig.database.execute("UPDATE wishes SET tx_id = 'nobody'")
     await rig.start_node()
-    await rig.advance(5.0)
-    assert await answer_to(rig, "w") == "already_ended"
+    await settles(rig, bad)
+    assert rig.executions("bad") == 1
 
 
-@pytest.mark.parametrize("granted", [True, False])
 @staged()
-async def test_a_wish_that_is_taken_back_while_it_is_answered_stops_nothing(rig: Rig, granted: bool) -> None:
-    tx = await rig.reaches(await rig.submit("pay"), State.SENT)
-    fees = Fees(500 * GWEI, 90 * GWEI) if granted else Fees(1, 1)
-    rig.freeze_at(rig.node, "store.commit", 3.0)
-    await rig.store.wish(Wish("w", ALICE, Bump(tx.id, fees)), limit=9)
-    rig.node.engine.poke(ALICE)
-    await rig.advance(1.0)
-    assert await rig.store.withdraw("w")
-    await rig.advance(5.0)
-    assert await rig.kinds(tx) == [AttemptKind.ORIGINAL]
-    assert len(await rig.events("lane.lease")) == 1  # it was not started anew
-    assert (await rig.ends(tx)).state is State.CONFIRMED
+async def test_a_failure_that_names_nobody_makes_the_lane_careful_until_it_has_a_name(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store refuses every commit that has one certain transaction in it."""
+    rig.tolerate("lane.poisoned")
+    rig.tolerate("tx.set_aside")
+    rig.database.execute(
+        "CREATE TRIGGER poison BEFORE UPDATE ON transactions WHEN NEW.metadata = '{\"bad\":true}' AND NEW.held = 0"
+        " BEGIN SELECT RAISE(ABORT, 'poison'); END"
+    )
+    txs = await rig.submit_all([f"pay-{n}" for n in range(6)])
+    rig.database.execute("DROP TRIGGER poison")
+    rig.database.execute("UPDATE transactions SET metadata = '{\"bad\":true}' WHERE id = ?", (txs[2].id,))
+    rig.database.execute(
+        "CREATE TRIGGER poison BEFORE UPDATE ON transactions WHEN NEW.metadata = '{\"bad\":true}' AND NEW.held = 0"
+        " BEGIN SELECT RAISE(ABORT, 'poison'); END"
+    )
+    good = [tx for tx in txs if tx is not txs[2]]
+    await rig.advance(20.0)
+    await settles(rig, *good, blocks=30)
+    assert (await rig.read(txs[2])).held
+    assert await rig.mark(txs[2]) == "set_aside"
 
 
-# payloads
-
-
-@lesson("poisonous-row")
-@lesson("head-of-line")
 @staged()
-async def test_a_payload_at_which_assigning_breaks_waits_with_a_mark_and_others_pass_it(rig: Rig) -> None:
-    rig.tolerate("tx.broke")
+async def test_many_poisonous_ones_cost_the_lane_seconds_each(rig: Rig) -> None:
+    rig.tolerate("lane.poisoned")
+    rig.tolerate("tx.set_aside")
+    digest = rig.chain.digest
+
+    def choke(draft: Draft) -> bytes:
+        if label_of(draft).startswith("bad"):
+            raise POISON
+        return digest(draft)
+
+    rig.chain.digest = choke  # type: ignore[method-assign]
+    labels = [f"bad-{n}" if n % 2 else f"good-{n}" for n in range(10)]
+    txs = dict(zip(labels, await rig.submit_all(labels), strict=True))
+    good = [tx for label, tx in txs.items() if label.startswith("good")]
+    for tx in good:
+        await rig.reaches(tx, State.SENT, 30.0)
+
+
+# an answer that something chokes on
+
+
+@pytest.mark.parametrize("question", ["estimate", "account", "market", "find", "block", "receipts", "view"])
+@staged()
+async def test_an_endpoint_whose_answers_break_its_adapter_is_passed_over(rig: Rig, question: str) -> None:
+    rig.tolerate("endpoint.broke")
+    rig.endpoints[0].fail(question, KeyError("result"))
+    txs = await rig.submit_all(["a", "b"])
+    await settles(rig, *txs)
+
+
+@staged()
+async def test_a_send_that_breaks_on_one_does_not_keep_the_others_from_being_sent(rig: Rig) -> None:
+    rig.tolerate("endpoint.broke")
     for voice in rig.endpoints:
-        voice.answer("estimate", breaking_at(voice, rig.payload("poison")))
-    poison, other = await rig.submit_all(["poison", "other"])
-    await rig.reaches(other, State.SENT)
-    assert (await rig.read(other)).nonce == 0
-    assert await rig.mark(poison) == "internal"
-    assert len(await rig.events("lane.lease")) == 1
+
+        async def choke(raws: Sequence[bytes], voice: Any = voice) -> Sequence[Answer]:
+            if any(rig.chain._decode(raw).order.label == "bad" for raw in raws):
+                raise POISON
+            return await voice.endpoint.send(raws)  # type: ignore[no-any-return]
+
+        voice.answer("send", choke)
+    before, bad, after = await rig.submit_all(["before", "bad", "after"])
+    await rig.reaches(after, State.SENT)
+    await rig.mine()
+    assert rig.executions("before") == 1
+    # Its nonce is between theirs, so what is behind it waits for it; it was handed over, and nobody knows more.
+    assert await rig.state(bad) is State.SENT
     for voice in rig.endpoints:
         voice.heal()
-    await rig.reaches(poison, State.SENT)
-    assert await rig.mark(poison) is None
-    await rig.ends(poison)
-    assert await rig.states([poison, other]) == [State.CONFIRMED] * 2
+    await settles(rig, before, bad, after, blocks=20)
 
 
-@lesson("poisonous-row")
 @staged()
-async def test_a_payload_that_breaks_its_encoding_waits_with_a_mark_and_leaves_no_hole(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rig.tolerate("tx.broke")
-    encode = rig.chain.digest
+async def test_a_receipt_that_nobody_can_tell_stops_neither_the_chain_nor_the_lane(rig: Rig) -> None:
+    bad, good = await rig.submit_all(["bad", "good"])
+    await rig.reaches(good, State.SENT)
+    unread = (await rig.read(bad)).hash
+    for voice in rig.endpoints:
 
-    def breaking(draft: Draft) -> bytes:
-        if draft.payload == rig.payload("poison"):
-            raise ZeroDivisionError("nobody expected this")
-        return encode(draft)
+        async def receipts(block: BlockRef, hashes: Sequence[str], voice: Any = voice) -> Sequence[Receipt]:
+            if unread in hashes:
+                raise unreachable()
+            return await voice.endpoint.receipts(block, hashes)  # type: ignore[no-any-return]
 
-    monkeypatch.setattr(rig.chain, "digest", breaking)
-    poison, *others = await rig.submit_all(["poison", "a", "b"])
-    await rig.reaches(others[-1], State.SENT)
-    assert await rig.nonces([poison, *others]) == [None, 0, 1]
-    assert await rig.mark(poison) == "internal"
-    assert (await rig.asking.cancel(poison.id)).state is State.CANCELLED
+        async def find(hashes: Sequence[str], voice: Any = voice) -> Sequence[Receipt | None]:
+            found = await voice.endpoint.find(hashes)
+            return [None if receipt and receipt.hash == unread else receipt for receipt in found]
+
+        voice.answer("receipts", receipts)
+        voice.answer("find", find)
+    await rig.mine()
+    await rig.advance(40.0)
+    await rig.finalise()
+    await rig.advance(40.0)
+    assert await rig.state(good) is State.CONFIRMED
+    assert await rig.state(bad) is State.SENT
+    assert await rig.mark(bad) == "receipt_unreadable"
+    new = await rig.submit("new")
+    await settles(rig, new)
+    asked = rig.endpoints[0].asked["receipts"]
+    await rig.advance(600.0)
+    assert rig.endpoints[0].asked["receipts"] - asked < 60  # less and less often
+    for voice in rig.endpoints:
+        voice.heal()
+    await rig.advance(70.0)
+    await settles(rig, bad)
+    assert rig.executions("bad") == 1
+
+
+# a row that somebody or something spoilt
+
+SPOILT: list[tuple[str, str, object]] = [
+    *[
+        ("transactions", column, text)
+        for column in ("payload", "earlier", "fees", "metadata", "on_superseded", "receipt", "deep", "attention")
+        for text in ("{", "[1]", "nonsense")
+    ],
+    ("transactions", "state", "nonsense"),
+    ("transactions", "failure", "nonsense"),
+    ("transactions", "confirmations", 10**18),
+    ("slots", "kind", "nonsense"),
+    ("slots", "wanted", "nonsense"),
+    ("slots", "payload_version", 99),
+    ("slots", "receipt", "{"),
+    ("attempts", "kind", "nonsense"),
+    ("attempts", "fees", "nonsense"),
+    ("attempts", "answer", "nonsense"),
+    ("attempts", "payload_version", 99),
+    ("attempts", "gas", -1),
+    ("events", "data", "{"),
+    ("events", "kind", ""),
+    ("lanes", "attention", "{"),
+    ("lanes", "unhealthy", "{"),
+]
+
+
+def spoil(rig: Rig, table: str, column: str, value: object, tx: Transaction) -> None:
+    """Write it past every check and trigger, as a faulty disk or hand would."""
+    triggers = rig.database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+    for trigger in triggers:
+        rig.database.execute(f"DROP TRIGGER {trigger['name']}")
+    rig.database.execute("PRAGMA ignore_check_constraints = ON")
+    where, names = {
+        "transactions": ("id = ?", [tx.id]),
+        "slots": ("tx_id = ?", [tx.id]),
+        "attempts": ("tx_id = ?", [tx.id]),
+        "events": ("tx_id = ?", [tx.id]),
+        "lanes": ("address = ?", [ALICE.address]),
+    }[table]
+    rig.database.execute(f"UPDATE {table} SET {column} = ? WHERE {where}", (value, *names))
+    rig.database.execute("PRAGMA ignore_check_constraints = OFF")
+    for trigger in triggers:
+        rig.database.execute(trigger["sql"])
 
 
 @lesson("poisonous-row")
-@staged(patience=Patience(bump_after=dict.fromkeys(Speed, 20_000)))
-async def test_a_slot_at_which_rescuing_breaks_is_left_alone_and_the_others_are_rescued(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("when", [State.QUEUED, State.SENT, State.MINED])
+@pytest.mark.parametrize(("table", "column", "value"), SPOILT)
+@staged()
+async def test_a_spoilt_row_stops_nothing_but_itself(
+    rig: Rig, when: State, table: str, column: str, value: object
 ) -> None:
-    rig.tolerate("slot.broke")
-    poison, other = await rig.submit_all(["poison", "other"])
-    await rig.reaches(other, State.SENT)
-    encode = rig.chain.digest
+    for event in ("lane.poisoned", "tx.set_aside", "lane.broke"):
+        rig.tolerate(event)
+    before, bad = await rig.submit_all(["before", "bad"])
+    if when is State.QUEUED:
+        await asking(rig).control(ALICE, Mode.PAUSED)
+        before, bad = await rig.submit_all(["before too", "bad too"])
+    else:
+        await rig.reaches(bad, State.SENT)
+    if when is State.MINED:
+        await rig.mine()
+        await rig.reaches(bad, State.MINED)
+    await rig.stop(rig.node)
+    spoil(rig, table, column, value, bad)
+    await rig.start_node()
+    await asking(rig).control(ALICE, Mode.OPEN)
+    after = await rig.submit("after")
+    await settles(rig, before, after, blocks=30)
 
-    def breaking(draft: Draft) -> bytes:
-        if draft.nonce == 0:
-            raise ZeroDivisionError("nobody expected this")
-        return encode(draft)
 
-    monkeypatch.setattr(rig.chain, "digest", breaking)
-    for _ in range(10):
-        await rig.mine(empty=True)
-    assert await rig.kinds(poison) == [AttemptKind.ORIGINAL]
-    assert AttemptKind.BUMP in await rig.kinds(other)
-    assert len(await rig.events("lane.lease")) == 1
-    assert len([line for line in rig.trace.lines if "slot.broke" in line]) == 1
-    await rig.ends(other)
-    assert await rig.states([poison, other]) == [State.CONFIRMED] * 2
+@staged()
+async def test_a_control_that_cannot_be_read_pauses_its_lane_until_somebody_says_it_again(rig: Rig) -> None:
+    sent = await rig.submit("sent")
+    await rig.reaches(sent, State.SENT)
+    await asking(rig).control(ALICE, Mode.OPEN)
+    rig.database.execute("PRAGMA ignore_check_constraints = ON")
+    rig.database.execute("UPDATE controls SET mode = 'nonsense'")
+    rig.database.execute("PRAGMA ignore_check_constraints = OFF")
+    waiting = await rig.submit("waiting")
+    await settles(rig, sent)
+    assert await rig.state(waiting) is State.QUEUED
+    assert (await rig.lane()).control.mode is Mode.PAUSED
+    await asking(rig).control(ALICE, Mode.OPEN)
+    await settles(rig, waiting)
+
+
+@staged()
+async def test_a_wish_that_breaks_its_granting_is_refused_and_the_others_are_granted(rig: Rig) -> None:
+    low, high = await rig.submit_all(["low", "high"])
+    await rig.reaches(high, State.SENT)
+    rig.database.execute(
+        "INSERT INTO wishes (id, chain_id, address, tx_id, kind, body, made_at) VALUES ('w', ?, ?, ?, 'bump', '{', 0)",
+        (*ALICE, low.id),
+    )
+    await asking(rig).cancel(high.id)
+    await rig.advance(5.0)
+    await settles(rig, low)
+    await rig.finalise()
+    assert await rig.state(high) is State.CANCELLED
+    reply = await rig.store.reply("w")
+    assert reply is not None
+    assert reply.refused == "undecodable"

@@ -144,16 +144,27 @@ async def test_a_stand_in_that_lost_its_nonce_is_held_and_not_sent_as_something_
     assert held == 1
 
 
-async def test_a_mined_row_without_a_readable_receipt_is_on_its_way_until_the_chain_shows_it(
-    store: SqliteStore,
-) -> None:
-    lease, bad, _ = await in_flight(store)
+async def test_a_mined_row_without_a_readable_receipt_waits_for_it_again(store: SqliteStore) -> None:
+    """It stood in the way of its whole lane once."""
+    lease, bad, good = await in_flight(store)
     mining = work(lease)
-    mining.move(bad, Included(a_receipt(str(bad.hash))))
+    [mined] = [mining.move(bad, Included(a_receipt(str(bad.hash))))]
     await store.commit(mining.change(), lease)
     spoil(store, "receipt", "{")
-    found = {tx.id: tx for tx in (await store.load(lease)).transactions}[bad.id]
-    assert (found.state, found.receipt) == (State.SENT, None)
+    found = await store.load(lease)
+    again = await loaded(store, lease)
+    assert (again.state, again.receipt, again.attention and again.attention.code) == (State.SENT, None, "undecodable")
+    assert [slot.receipt for slot in found.slots] == [None, None]
+    assert good in found.transactions
+    # The chain shows it once more, and the row is whole again.
+    making = work(lease)
+    making.move(again, Included(a_receipt(str(bad.hash))))
+    making.move(again, Confirmed())
+    making.settle(found.slots[0])
+    await store.commit(making.change(), lease)
+    ended = await store.transaction("bad")
+    assert ended is not None
+    assert (ended.state, ended.receipt) == (State.CONFIRMED, mined.receipt)
 
 
 async def test_a_filler_whose_receipt_cannot_be_read_waits_for_it_again(store: SqliteStore) -> None:

@@ -25,10 +25,12 @@ from nonchalant.model import (
     Request,
     Reservation,
     Slot,
+    SlotKind,
     Speed,
     State,
     Stranger,
     Transaction,
+    Wanted,
 )
 from nonchalant.wishes import Act, Bump, Cancel, Fill, Release, Replace, Reserve, Reset, Sync, Use, Wish
 
@@ -191,60 +193,86 @@ def transaction(row: Row) -> Transaction:
         updated_at=row["updated_at"],
         idempotency_key=row["idempotency_key"],
         metadata=None if row["metadata"] is None else _decode(row["metadata"]),
-        earlier=() if row["earlier"] is None else _payloads(row["earlier"]),
+        earlier=_earlier(row["earlier"]),
         valid_until=row["valid_until"],
         confirmations=row["confirmations"],
-        on_superseded=None if row["on_superseded"] is None else OnSuperseded(row["on_superseded"]),
+        on_superseded=_on_superseded(row["on_superseded"]),
         simulate=bool(row["simulate"]),
         held=bool(row["held"]),
         nonce=row["nonce"],
         hash=row["hash"],
         receipt=receipt(row["receipt"]),
-        deep=None if row["deep"] is None else _block(row["deep"]),
+        deep=_block(row["deep"]),
         forked=bool(row["forked"]),
         failure=row["failure"],
         attention=attention(row["attention"]),
     )
 
 
+def with_payloads_of(tx: Transaction, attempts: Sequence[Attempt]) -> Transaction:
+    """The same; `ValueError` if attempts were signed for payloads that its row does not have."""
+    if any(attempt.payload_version > tx.payload_version for attempt in attempts):
+        raise ValueError(f"{tx.id} lacks payloads that were signed")
+    return tx
+
+
+def _earlier(text: str | None) -> tuple[Payload, ...]:
+    return () if text is None else tuple(_payload(fields) for fields in _decode(text))
+
+
+def _on_superseded(text: str | None) -> OnSuperseded | None:
+    return None if text is None else OnSuperseded(text)
+
+
+def _block(text: str | None) -> BlockRef | None:
+    return None if text is None else BlockRef(*_decode(text))
+
+
 def stand_in(row: Mapping[str, Any], attempts: Sequence[Attempt], now: int) -> Transaction:
     """For a row with a slot that cannot be read in full: it is watched, re-sent as it was signed, and settled.
 
-    Its price is the newest attempt's, and named prices are a cap: it is never signed again. One that is mined without
-    a legible receipt is on its way: the chain shows where it ran.
+    Its price is the newest attempt's, and named prices are a cap: it is never signed again. A receipt that cannot be
+    read is not believed to be there: the chain will show it again.
     """
+    versions = max((attempt.payload_version for attempt in attempts), default=1)
+    nothing = payload_text(Payload(to=None))
     mark = Attention(
         "undecodable", "its row in the store cannot be read; it is re-sent as signed, restore the row", now
     )
-    # Somebody else may have done the same as a payload: it must be possible to tell, of those that can be read.
-    versions = max(attempt.payload_version for attempt in attempts)
-    unknown = _payload_fields(Payload(to=None))
     legible = {
-        "payload": row["payload"] if _reads(payload, row["payload"]) else to_json(unknown),
-        "earlier": row["earlier"] if _reads(_payloads, row["earlier"]) else to_json([unknown] * (versions - 1)),
-        "fees": fees_text(attempts[-1].fees),
+        **row,
+        # Somebody else may have done the same: it must be possible to tell.
+        "payload": _if_legible(row["payload"], payload, nothing),
+        "earlier": _if_legible(
+            row["earlier"],
+            lambda text: len(_earlier(text)) >= versions - 1 or _missing(),
+            f"[{','.join([nothing] * (versions - 1))}]",
+        ),
+        "fees": fees_text(attempts[-1].fees if attempts else Fees(0)),
         "metadata": None,
-        "deep": row["deep"] if _reads(_block, row["deep"]) else None,
+        "receipt": _if_legible(row["receipt"], receipt, None),
+        "deep": _if_legible(row["deep"], _block, None),
+        "on_superseded": _if_legible(row["on_superseded"], _on_superseded, OnSuperseded.HOLD.value),
         "attention": attention_text(mark),
     }
-    if not _reads(receipt, row["receipt"]):
-        legible |= {"state": State.SENT.value, "receipt": None, "deep": None}
-    return transaction({**row, **legible})
+    if legible["receipt"] is not None:
+        legible["state"] = State.MINED.value
+    else:
+        state = row["state"] if row["state"] in (State.SIGNED, State.SENT) else State.SENT.value
+        legible |= {"state": state, "deep": None}
+    return transaction(legible)
 
 
-def _reads(decode: Callable[[str], object], text: str | None) -> bool:
+def _if_legible(text: Any, read: Callable[[Any], object], otherwise: str | None) -> Any:
     try:
-        return text is None or decode(text) is not None
+        read(text)
     except UNDECODABLE:
-        return False
+        return otherwise
+    return text
 
 
-def _payloads(text: str) -> tuple[Payload, ...]:
-    return tuple(_payload(fields) for fields in _decode(text))
-
-
-def _block(text: str) -> BlockRef:
-    return BlockRef(*_decode(text))
+def _missing() -> bool:
+    raise ValueError("payloads are missing")
 
 
 def transaction_columns(tx: Transaction) -> dict[str, object]:
@@ -294,6 +322,20 @@ def attempt(row: Row) -> Attempt:
     )
 
 
+def attempt_stand_in(row: Mapping[str, Any]) -> Attempt:
+    """For an attempt that cannot be read in full: its hash is watched, its bytes are sent. What it offered is unknown."""
+    tx_id, version = row["tx_id"], row["payload_version"]
+    kind = AttemptKind.ORIGINAL if tx_id is not None else AttemptKind.OUTSIDE
+    if version == 0:
+        kind = AttemptKind.CANCEL if tx_id is not None else AttemptKind.FILLER
+    legible = {
+        **row,
+        "kind": _if_legible(row["kind"], AttemptKind, kind.value),
+        "fees": _if_legible(row["fees"], fees, fees_text(Fees(0, 0))),
+    }
+    return attempt(legible)
+
+
 def attempt_columns(attempt: Attempt, lane: LaneKey) -> dict[str, object]:
     return {
         "hash": attempt.hash,
@@ -312,6 +354,33 @@ def attempt_columns(attempt: Attempt, lane: LaneKey) -> dict[str, object]:
         "sent_at": attempt.sent_at,
         "answer": attempt.answer,
     }
+
+
+def slot(row: Row, attempts: Sequence[Attempt], receipt: Receipt | None) -> Slot:
+    return Slot(
+        nonce=row["nonce"],
+        kind=SlotKind(row["kind"]),
+        tx_id=row["tx_id"],
+        attempts=tuple(attempts),
+        wanted=Wanted(row["wanted"]),
+        payload_version=row["payload_version"],
+        reservation=reservation(row),
+        receipt=receipt,
+    )
+
+
+def slot_stand_in(row: Row, attempts: Sequence[Attempt], receipt: Receipt | None) -> Slot:
+    """For a slot that cannot be read: its nonce stays bound, to whom it was bound, for what was last signed."""
+    tx_id, version = row["tx_id"], attempts[-1].payload_version if attempts else 0
+    return Slot(
+        nonce=row["nonce"],
+        kind=SlotKind.FILLER if tx_id is None else SlotKind.TRANSACTION,
+        tx_id=tx_id,
+        attempts=tuple(attempts),
+        wanted=Wanted.PAYLOAD if tx_id is None or version else Wanted.NOTHING,
+        payload_version=version if tx_id is not None else 0,
+        receipt=receipt,
+    )
 
 
 def slot_columns(slot: Slot, lane: LaneKey) -> dict[str, object]:
@@ -361,9 +430,17 @@ def lane_record(row: Row) -> LaneRecord:
         window=row["window"],
         resets=row["resets"],
         confirmed_at=row["confirmed_at"],
-        unhealthy=attention(row["unhealthy"]),
-        attention=attention(row["attention"]),
+        unhealthy=_mark_of_a_lane(row["unhealthy"]),
+        attention=_mark_of_a_lane(row["attention"]),
     )
+
+
+def _mark_of_a_lane(text: str | None) -> Attention | None:
+    """A mark that cannot be read stops no lane."""
+    try:
+        return attention(text)
+    except UNDECODABLE:
+        return Attention("undecodable", "what was written here cannot be read; see the lane's events", 0)
 
 
 def lane_columns(record: LaneRecord) -> dict[str, object]:
@@ -385,8 +462,13 @@ def lane_columns(record: LaneRecord) -> dict[str, object]:
 
 
 def control(row: Row | None) -> Control:
-    """A lane that nobody said anything about is open."""
-    return Control() if row is None or row["mode"] is None else Control(Mode(row["mode"]), row["reason"], row["since"])
+    """A lane that nobody said anything about is open; one of which cannot be read what was said gives out nothing."""
+    if row is None or row["mode"] is None:
+        return Control()
+    try:
+        return Control(Mode(row["mode"]), row["reason"], row["since"])
+    except ValueError:
+        return Control(Mode.PAUSED, "what was said about this lane cannot be read; say it again", row["since"])
 
 
 def reply(text: str) -> Reply:

@@ -48,6 +48,7 @@ from nonchalant.ports import (
     Entropy,
     Filter,
     FirstOpen,
+    Illegible,
     KeyTaken,
     LaneSummary,
     LaneWork,
@@ -180,11 +181,15 @@ class SqliteStore:
         row = self._run("known_request", id=request.id, tenant=request.tenant, idempotency_key=key).fetchone()
         if row is None:
             return self._removed(request)
-        if row["id"] == request.id:
-            return rows.transaction(row)  # our own commit, whose outcome we had not learnt
-        if row["body_hash"] != request.body_hash:
+        if row["id"] != request.id and row["body_hash"] != request.body_hash:
             return KeyTaken()
-        return Duplicate(rows.transaction(row))
+        try:
+            known = rows.transaction(row)
+        except rows.UNDECODABLE:
+            self._warn("tx", row["id"])
+            return Illegible(row["id"])
+        # With our own id it is our own commit, whose outcome we had not learnt.
+        return known if known.id == request.id else Duplicate(known)
 
     def _removed(self, request: Request) -> Removed | KeyTaken | None:
         key = request.idempotency_key
@@ -265,12 +270,28 @@ class SqliteStore:
         await self._write(act)
 
     async def overdue(self, *, limit: int) -> Sequence[Transaction]:
-        def act() -> list[Transaction]:
+        def act() -> list[sqlite3.Row]:
             incarnation = self._one("position", self._reader)["incarnation"]
-            found = self._all("overdue", now=self._clock.now(), incarnation=incarnation, limit=limit)
-            return self._readable_transactions(found)
+            return self._all("overdue", now=self._clock.now(), incarnation=incarnation, limit=limit)
 
-        return await self._read(act)
+        found = await self._read(act)
+        overdue = self._readable_transactions(found)
+        legible = {tx.id for tx in overdue}
+        illegible = [row for row in found if row["id"] not in legible]
+        if illegible:
+            await self._expire_undecodable(illegible)
+        return overdue
+
+    async def _expire_undecodable(self, overdue: Sequence[sqlite3.Row]) -> None:
+        """Nobody needs to read what they ask for to know that it is not wanted any more."""
+
+        def act(now: int) -> None:
+            for row in overdue:
+                if self._run("expire_queued", id=row["id"], now=now).rowcount:
+                    lane = LaneKey(row["chain_id"], row["address"])
+                    self._tell(Event(kind="tx.expired", lane=lane, at=now, tx_id=row["id"]))
+
+        await self._write(act)
 
     async def wish(self, wish: Wish, *, limit: int) -> Wished:
         def act(now: int) -> Wished:
@@ -285,7 +306,12 @@ class SqliteStore:
 
     async def reply(self, wish_id: str) -> Reply | None:
         found = await self._read(lambda: self._all("wish", id=wish_id))
-        return rows.reply(found[0]["reply"]) if found and found[0]["reply"] is not None else None
+        if not found or found[0]["reply"] is None:
+            return None
+        try:
+            return rows.reply(found[0]["reply"])
+        except rows.UNDECODABLE:
+            return Reply("undecodable", {"reason": "the answer cannot be read in the store; look what became of it"})
 
     async def withdraw(self, wish_id: str) -> bool:
         def act(_: int) -> bool:
@@ -375,22 +401,18 @@ class SqliteStore:
             attempts: dict[int, list[Attempt]] = {}
             signed: dict[TxId | None, list[Attempt]] = {}
             for row in self._run("load_attempts", **lane):
-                attempt = rows.attempt(row)
+                attempt = self._attempt(row)
                 attempts.setdefault(attempt.nonce, []).append(attempt)
                 signed.setdefault(attempt.tx_id, []).append(attempt)
             transactions = {
-                row["id"]: self._with_a_slot(row, signed, now) for row in self._run("load_transactions", **lane)
+                row["id"]: self._with_a_slot(row, signed.get(row["id"], ()), now)
+                for row in self._run("load_transactions", **lane)
             }
             slots = [
-                Slot(
-                    nonce=row["nonce"],
-                    kind=SlotKind(row["kind"]),
-                    tx_id=row["tx_id"],
-                    attempts=tuple(attempts.get(row["nonce"], ())),
-                    wanted=Wanted(row["wanted"]),
-                    payload_version=row["payload_version"],
-                    reservation=rows.reservation(row),
-                    receipt=transactions[row["tx_id"]].receipt if row["tx_id"] else self._filler_receipt(row),
+                self._slot(
+                    row,
+                    attempts.get(row["nonce"], ()),
+                    transactions[row["tx_id"]].receipt if row["tx_id"] else self._filler_receipt(row),
                 )
                 for row in self._run("load_slots", **lane)
             ]
@@ -400,12 +422,26 @@ class SqliteStore:
 
         return await self._write(act)
 
-    def _with_a_slot(self, row: sqlite3.Row, signed: Mapping[TxId | None, list[Attempt]], now: int) -> Transaction:
+    def _attempt(self, row: sqlite3.Row) -> Attempt:
         try:
-            return rows.transaction(row)
+            return rows.attempt(row)
+        except rows.UNDECODABLE:
+            self._warn("attempt", row["hash"])
+            return rows.attempt_stand_in(dict(row))
+
+    def _slot(self, row: sqlite3.Row, attempts: Sequence[Attempt], receipt: Receipt | None) -> Slot:
+        try:
+            return rows.slot(row, attempts, receipt)
+        except rows.UNDECODABLE:
+            self._warn("slot", row["nonce"])
+            return rows.slot_stand_in(row, attempts, receipt)
+
+    def _with_a_slot(self, row: sqlite3.Row, signed: Sequence[Attempt], now: int) -> Transaction:
+        try:
+            return rows.with_payloads_of(rows.transaction(row), signed)
         except rows.UNDECODABLE:
             self._warn("tx", row["id"])
-            return rows.stand_in(dict(row), signed[row["id"]], now)
+            return rows.stand_in(dict(row), signed, now)
 
     def _filler_receipt(self, row: sqlite3.Row) -> Receipt | None:
         try:
@@ -562,7 +598,7 @@ class SqliteStore:
 
     async def attempts(self, tx_ids: Sequence[TxId]) -> Mapping[TxId, Sequence[Attempt]]:
         return await self._read(
-            lambda: {tx_id: [rows.attempt(row) for row in self._all("attempts", tx_id=tx_id)] for tx_id in tx_ids}
+            lambda: {tx_id: [self._attempt(row) for row in self._all("attempts", tx_id=tx_id)] for tx_id in tx_ids}
         )
 
     async def history(self, tx_id: TxId) -> Sequence[Event]:

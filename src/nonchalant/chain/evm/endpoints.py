@@ -118,10 +118,20 @@ class EvmEndpoint:
     async def find(self, hashes: Sequence[Hash]) -> Sequence[Receipt | None]:
         method = "eth_getTransactionReceipt"
         replies = await self._ask(*(Call(method, (each,)) for each in hashes), ordered=False)
-        receipts = [self._read(method, wire.receipt, reply) for reply in replies]
-        for asked, receipt in zip(hashes, receipts, strict=True):
-            if receipt is not None and receipt.hash != asked:
-                raise Unreachable(f"{self.name} answered with the receipt of {receipt.hash} when asked for {asked}")
+        receipts: list[Receipt | None] = []
+        trouble: list[NodeRefused | Unreachable] = []
+        for asked, reply in zip(hashes, replies, strict=True):
+            try:
+                receipt = self._read(method, wire.receipt, reply)
+                if receipt is not None and receipt.hash != asked:
+                    raise Unreachable(f"{self.name} answered with the receipt of {receipt.hash} when asked for {asked}")
+            except (NodeRefused, Unreachable) as problem:
+                # One that cannot be read says nothing of the others.
+                trouble.append(problem)
+                receipt = None
+            receipts.append(receipt)
+        if trouble and len(trouble) == len(hashes):
+            raise trouble[0]
         return receipts
 
     async def account(self, address: Address, block: BlockRef) -> Account:

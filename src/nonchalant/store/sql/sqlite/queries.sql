@@ -209,6 +209,10 @@ WHERE state = 'queued' AND valid_until <= :now
     )
 ORDER BY valid_until LIMIT :limit;
 
+-- expire_queued --
+UPDATE transactions SET state = 'expired', held = 0, version = version + 1, attention = NULL, updated_at = :now
+WHERE id = :id AND state = 'queued' AND valid_until <= :now;
+
 -- insert_wish --
 -- A wish about a transaction only while that has a slot. No row: it has none, or the wish is written already.
 INSERT INTO wishes (id, chain_id, address, tx_id, kind, body, made_at)

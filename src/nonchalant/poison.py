@@ -1,0 +1,106 @@
+"""Poison: one transaction that makes a stage fail must stop nothing but itself.
+
+A stage says whom it handles. If that raises what nobody expected, the lane starts anew, and if the same one does it
+again, that stage leaves it aside. A failure that names nobody makes the lane careful for a while: it works one at a
+time, so that the next failure names somebody.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from nonchalant.errors import (
+    CommitUnknown,
+    LeaseLost,
+    NodeRefused,
+    Poisoned,
+    RowMoved,
+    SignerFailed,
+    StoreUnavailable,
+    Unreachable,
+)
+from nonchalant.model import Millis, Slot
+
+T = TypeVar("T")
+
+# How often one may break a stage before that leaves it aside.
+STRIKES = 2
+
+# How long a lane works one at a time after a failure that named nobody.
+CAREFUL: Millis = 60_000
+
+# The world's troubles, which no transaction is to blame for.
+WORLDLY = (CommitUnknown, LeaseLost, NodeRefused, SignerFailed, StoreUnavailable, Unreachable)
+
+
+def subject_of(slot: Slot) -> str:
+    """Who is handled with a slot: its transaction, or what stands for something that is nobody's."""
+    return slot.tx_id or f"nonce {slot.nonce}"
+
+
+class handling:  # noqa: N801 - it reads as a statement
+    """Whatever nobody expects in this block is the subject's doing. None: nobody's in particular.
+
+    A row that is not as it was read is nobody's fault, unless the block `commits` for this one alone. What the caller
+    `answers` itself passes.
+    """
+
+    __slots__ = ("_answered", "_commits", "_subject")
+
+    def __init__(
+        self, subject: str | None, *, commits: bool = False, answers: tuple[type[Exception], ...] = ()
+    ) -> None:
+        self._subject = subject
+        self._commits = commits
+        self._answered = (*WORLDLY, Poisoned, *answers)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self._subject is None or not isinstance(error, Exception) or isinstance(error, self._answered):
+            return
+        if isinstance(error, RowMoved) and not self._commits:
+            return
+        raise Poisoned(self._subject, error) from error
+
+
+@dataclass(slots=True)
+class Strikes:
+    """What broke a lane here, for as long as this node works it: longer than any of its desks."""
+
+    aside: dict[tuple[str, str], str] = field(default_factory=dict)  # by stage and subject: why
+    untold: dict[str, str] = field(default_factory=dict)  # subjects newly left aside: why
+    careful: bool = False  # the lane's next desk is to be
+    restarts: int = 0  # in a row, after failures that named nobody
+    trouble: str = ""  # the last of them
+    _counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def strike(self, stage: str, poison: Poisoned) -> bool:
+        """Count it. True: from now on the stage leaves it aside."""
+        key = (stage, poison.subject)
+        self._counts[key] += 1
+        if self._counts[key] < STRIKES:
+            return False
+        reason = f"{stage} failed on it {self._counts[key]} times ({type(poison.cause).__name__}: {poison.cause})"
+        self.aside[key] = self.untold[poison.subject] = reason[:500]
+        return True
+
+    def broke(self, error: Exception) -> None:
+        """A failure that names nobody."""
+        self.careful, self.restarts = True, self.restarts + 1
+        self.trouble = f"{type(error).__name__}: {error}"[:200]
+
+    def forgive(self, subject: str) -> None:
+        """Something about it was changed: every stage may try it again."""
+        for key in [key for key in self._counts if key[1] == subject]:
+            del self._counts[key]
+            self.aside.pop(key, None)
+
+
+def parts(items: Sequence[T], *, careful: bool) -> Sequence[Sequence[T]]:
+    """All in one go; or, for a lane that is careful, one by one."""
+    return ([[item] for item in items] or [[]]) if careful else [items]
