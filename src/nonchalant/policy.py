@@ -254,7 +254,9 @@ def next_move(
             return Bump(offer)
         reason = f"its price of {newest.fees.max_fee} wei is at the cap, and it is re-sent until it is taken"
         mark = ("price_at_cap", f"{reason}; to hurry, raise the cap, or bump it at a price of your own")
-    if mark is None and ticks - sending.since >= patience.mark_after:
+    # What its holder sent has a mark of its own.
+    is_ours = slot.kind is not SlotKind.RESERVATION
+    if mark is None and is_ours and ticks - sending.since >= patience.mark_after:
         why = _why_not_mined(lowest=lowest, moved=head > sending.block)
         mark = ("not_mined", f"nodes took it {(ticks - sending.since) // 60_000} minutes ago and no block has; {why}")
     # Resend even when we cannot bump: a pool may have dropped it silently.
