@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         WishPending,
         WishRefused,
     )
+    from nonchalant.hooks import Alert, Bump, Cancel, HeadSnapshot, LaneSnapshot, Replace, Wait
     from nonchalant.model import Attention, Fees, OnSuperseded, Receipt, Speed, State, Transaction
     from nonchalant.steering import LaneHandle, ReservedNonce
 
@@ -62,26 +63,33 @@ _HOMES = {
         "WishPending",
         "WishRefused",
     ),
+    "nonchalant.hooks": ("Alert", "Bump", "Cancel", "HeadSnapshot", "LaneSnapshot", "Replace", "Wait"),
     "nonchalant.model": ("Attention", "Fees", "OnSuperseded", "Receipt", "Speed", "State", "Transaction"),
     "nonchalant.steering": ("LaneHandle", "ReservedNonce"),
 }
 
 __all__ = [
+    "Alert",
     "Attention",
     "BadRequest",
     "BadSettings",
+    "Bump",
+    "Cancel",
     "FeeAboveCap",
     "Fees",
     "Handle",
+    "HeadSnapshot",
     "KeyReused",
     "LaneDraining",
     "LaneHandle",
+    "LaneSnapshot",
     "Nonchalant",
     "NonchalantError",
     "NotFound",
     "OnSuperseded",
     "QueueFull",
     "Receipt",
+    "Replace",
     "ReservedNonce",
     "Settings",
     "ShuttingDown",
@@ -95,6 +103,7 @@ __all__ = [
     "TransactionRemoved",
     "UnknownAccount",
     "UnknownChain",
+    "Wait",
     "WishPending",
     "WishRefused",
     "load_settings",

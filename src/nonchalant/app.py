@@ -14,6 +14,7 @@ from itertools import chain as in_turn
 from os import PathLike
 
 from nonchalant import config, logs, signers, windows
+from nonchalant.advice import Adviser, LoneThread, load_hook
 from nonchalant.asking import Asking
 from nonchalant.chain.evm import pricing
 from nonchalant.chain.evm.endpoints import EvmChain, EvmEndpoint
@@ -32,7 +33,7 @@ from nonchalant.secret import read_private, resolve_secret
 from nonchalant.steering import LaneHandle
 from nonchalant.store.sqlite import SqliteStore
 from nonchalant.waiting_for import MOST_COUNTED, Situation, why
-from nonchalant.wire import parse_bump, parse_lane, parse_reason, parse_replacement, parse_request, rules_of
+from nonchalant.wire import check_caps, parse_bump, parse_lane, parse_reason, parse_replacement, parse_request, rules_of
 
 # How long the owner of a lane may take to say yes or no to a wish about a transaction.
 OWNER_SECONDS = 5.0
@@ -110,6 +111,7 @@ class Nonchalant:
         wrap = wrap or Wrap()
         clock, entropy = SystemClock(), SystemEntropy()
         keys = signers_of(settings)
+        adviser = adviser_of(settings, {lane: account for lane, (_, account) in keys.items()})
         quotes = {chain.id: _quotes(chain, clock) for chain in settings.chains}
         endpoints = {chain.id: _endpoints(chain, quotes[chain.id]) for chain in settings.chains}
         chains = {
@@ -130,6 +132,7 @@ class Nonchalant:
             clock=clock,
             entropy=entropy,
             sinks=(bells,),
+            adviser=adviser,
         )
         limits = {lane: account.queue_limit for lane, (_, account) in keys.items()}
         intake = Intake(store, clock, limits=limits, arrived=engine.poke)
@@ -408,6 +411,18 @@ def signers_of(settings: Settings) -> dict[LaneKey, tuple[Signer, AccountSetting
                     )
                 found[lane] = (signer, account)
     return found
+
+
+def adviser_of(settings: Settings, accounts: Mapping[LaneKey, AccountSettings]) -> Adviser | None:
+    """The attention hook, held to what callers are held to; `BadSettings` if it cannot be imported."""
+    if settings.attention_hook is None:
+        return None
+    return Adviser(
+        load_hook(settings.attention_hook),
+        LoneThread(),
+        parse=lambda lane, request: parse_replacement(request, rules_of(lane, settings, accounts)),
+        check=lambda lane, fees: check_caps(fees, rules_of(lane, settings, accounts)),
+    )
 
 
 def _signers(account: AccountSettings) -> list[signers.LocalSigner]:

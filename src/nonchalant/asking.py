@@ -88,6 +88,16 @@ class Asking:
         moves: list[Move] = [] if fees is None else [lifecycle.Valued(fees)]
         return await self._ask(tx_id, Bump(tx_id, fees), lambda _: moves, patience)
 
+    async def carry_out(self, act: OfTransaction, *, patience: float = 0.0) -> Transaction:
+        """As the method of its name."""
+        match act:
+            case Cancel(tx_id):
+                return await self.cancel(tx_id, patience=patience)
+            case Replace(tx_id, payload, fees):
+                return await self.replace(tx_id, payload, fees, patience=patience)
+            case Bump(tx_id, fees):
+                return await self.bump(tx_id, fees, patience=patience)
+
     async def hold(self, tx_id: TxId, reason: str = "") -> Transaction:
         """Keep a queued transaction from being sent. `TooLate` once it has a slot."""
         mark = Attention(HELD_MARK, reason or "somebody holds it; release it when it should go", self._clock.now())

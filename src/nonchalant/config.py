@@ -33,7 +33,8 @@ DEFAULT_FILE: Final = "nonchalant.toml"
 
 # Scalars at the top, each with the variable that wins over the file.
 VARIABLES: Final = {
-    key: f"NONCHALANT_{key.upper()}" for key in ("store", "listen", "auth", "log_format", "lease_seconds", "retention")
+    key: f"NONCHALANT_{key.upper()}"
+    for key in ("store", "listen", "auth", "log_format", "lease_seconds", "retention", "attention_hook")
 }
 
 
@@ -196,6 +197,7 @@ class Settings:
     log_format: LogFormat | None = None
     lease_seconds: float = 10.0
     retention: int = 90  # days, from a transaction's end
+    attention_hook: str | None = None  # "package.module:function"
     chains: tuple[ChainSettings, ...]
     accounts: tuple[AccountSettings, ...]
 
@@ -243,6 +245,7 @@ def parse_settings(text: str, *, folder: Path, environ: Mapping[str, str], name:
         log_format=root.take("log_format", one_of(LogFormat), None),
         lease_seconds=root.take("lease_seconds", seconds(2, 300), 10.0),
         retention=root.take("retention", days(30, 36_500), 90),
+        attention_hook=root.take("attention_hook", _hook, None),
         chains=root.need("chains", each(_chain), "add a [[chains]] table"),
         accounts=root.need("accounts", each(_account), "add an [[accounts]] table"),
     )
@@ -252,6 +255,13 @@ def parse_settings(text: str, *, folder: Path, environ: Mapping[str, str], name:
 
 
 # --- one parser a value ---
+
+
+def _hook(found: Found) -> str:
+    name = string(found)
+    if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", name, re.ASCII):
+        raise bad(found.path, 'expected "package.module:function"')
+    return name
 
 
 def _chain(found: Found) -> ChainSettings:

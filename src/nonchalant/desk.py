@@ -36,13 +36,15 @@ from nonchalant.model import (
     Payload,
     Receipt,
     Slot,
+    Transaction,
     TxId,
     Wei,
 )
 from nonchalant.poison import Strikes, handling, parts, subject_of
 from nonchalant.policy import BUMPED_AT_ONCE, NEVER_SENT, Patience, Sending
-from nonchalant.ports import Chain, Clock, Endpoint, Signer, Store
+from nonchalant.ports import Adviser, Chain, Clock, Endpoint, Signer, Store
 from nonchalant.windows import Pace
+from nonchalant.wishes import OfTransaction
 
 if TYPE_CHECKING:
     from nonchalant.proof import Search
@@ -60,6 +62,8 @@ BEHIND_MARK = "chain_behind"
 TROUBLE_MARK = "chain_trouble"
 ASIDE_MARK = "set_aside"
 BROKEN_MARK = "lane_broken"
+HOOK_FAILED_MARK = "hook_failed"
+HOOK_REFUSED_MARK = "hook_refused"
 SIGNER_PAUSE: Millis = 5_000
 
 # How long a lane waits before it signs another filler, after nodes refused one or would not estimate it.
@@ -123,6 +127,16 @@ class Aside:
         return self.at is not None and self.at != head and can_pay
 
 
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What came of asking the attention hook about one transaction. Nothing set: it works."""
+
+    tx_id: TxId
+    failed: str | None = None
+    refused: str | None = None
+    alert: str | None = None
+
+
 @dataclass(slots=True)
 class Reason:
     """Why something reverted, as far as nodes have told; when it was last asked for, and how often."""
@@ -151,6 +165,14 @@ class Desk:
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     stage: str = ""  # the one that runs now
     strikes: Strikes = field(default_factory=Strikes)
+    # The attention hook, how what it wants is asked for, and what came of it.
+    adviser: Adviser | None = None
+    carry_out: Callable[[OfTransaction], Awaitable[object]] | None = None
+    asking: asyncio.Task[None] | None = None
+    asked_at: dict[tuple[TxId, str], Millis] = field(default_factory=dict)  # in ticks, by transaction and mark
+    heard: list[Heard] = field(default_factory=list)  # not yet told
+    marked_queued: list[Transaction] = field(default_factory=list)  # as the queue was last looked at
+    look_after: Millis = 0  # in ticks
     careful_until: Millis = 0  # in ticks: something failed, and nobody knows on whom
     control: Control = field(default_factory=Control)
     orders_due: bool = True  # people may want something

@@ -8,11 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import structlog
 
 from nonchalant import heads, lifecycle, reconcile
+from nonchalant.asking import Asking
 from nonchalant.assign import assign
+from nonchalant.attend import attend
 from nonchalant.broadcast import broadcast
 from nonchalant.cluster import Cluster
 from nonchalant.desk import ASIDE_MARK, BEHIND_MARK, BROKEN_MARK, HALTED_MARK, TROUBLE_MARK, Desk, LaneRules
@@ -32,7 +35,7 @@ from nonchalant.lanes import Lane
 from nonchalant.model import Attention, BlockRef, LaneKey, Lease, Millis, Mode, State
 from nonchalant.notify import Notifier
 from nonchalant.poison import CAREFUL, WORLDLY, Strikes
-from nonchalant.ports import Chain, Clock, Entropy, Signer, Sink, Store
+from nonchalant.ports import Adviser, Chain, Clock, Entropy, Signer, Sink, Store
 from nonchalant.rescue import rescue
 from nonchalant.settle import settle
 from nonchalant.tend import tend
@@ -44,7 +47,18 @@ log = structlog.get_logger()
 Stage = Callable[[Desk], Awaitable[bool]]
 
 # What the chain says comes first; what was decided goes out last.
-STAGES: tuple[Stage, ...] = (watch, settle, reconcile.reconcile, grant, broadcast, tend, assign, rescue, broadcast)
+STAGES: tuple[Stage, ...] = (
+    watch,
+    settle,
+    reconcile.reconcile,
+    grant,
+    broadcast,
+    tend,
+    assign,
+    rescue,
+    attend,
+    broadcast,
+)
 
 # Passes over the stages before the lane lets others run, whatever else there is to do.
 PASSES = 20
@@ -61,6 +75,9 @@ LONGEST_REST_SECONDS = 30.0
 
 # After so many errors in a row people are told.
 RESTARTS_BEFORE_A_MARK = 4
+
+# How long the granting of what a hook wants is waited for, beside the lane's work.
+ANSWER_SECONDS = 10.0
 
 # How long a stage may wait for the chain before people are told.
 LONGEST_WAIT: Millis = 60_000
@@ -93,6 +110,7 @@ class Engine:
         clock: Clock,
         entropy: Entropy,
         sinks: tuple[Sink, ...] = (),
+        adviser: Adviser | None = None,
     ) -> None:
         self.followers = {
             chain_id: Follower(chain, depth=rules.chains[chain_id].depth, clock=clock)
@@ -102,6 +120,8 @@ class Engine:
         self.notifier = Notifier(store, sinks)
         self.desks: dict[LaneKey, Desk] = {}
         self._housekeeping = Housekeeping(store, clock, retention=rules.retention)
+        self._adviser = adviser
+        self._asking = Asking(store, clock, entropy, arrived=self.poke)
         self._store = store
         self._signers = signers
         self._rules = rules
@@ -211,7 +231,7 @@ class Engine:
         """Find work whose wake-up was lost, and lanes that nobody works."""
         if self._stopped.is_set():
             return
-        work = list(await self._store.lanes_with_work())
+        work = list(await self._store.lanes_with_work(marked=self._adviser is not None))
         for found in work:
             if found.lane in self.desks:
                 self.poke(found.lane)
@@ -323,6 +343,8 @@ class Engine:
                 await nap(self._clock, desk.wake, TICK_SECONDS)
             await self._hang_up(desk)
         finally:
+            if desk.asking is not None:
+                desk.asking.cancel()
             follower.stand_up(desk)
             self.desks.pop(desk.key, None)
 
@@ -381,6 +403,8 @@ class Engine:
             store_ahead=store_ahead,
             final_by_depth=self._rules.chains[lease.lane.chain_id].depth is not None,
             strikes=strikes,
+            adviser=self._adviser,
+            carry_out=partial(self._asking.carry_out, patience=ANSWER_SECONDS),
         )
         if strikes.careful:
             strikes.careful, desk.careful_until = False, desk.ticks() + CAREFUL
@@ -518,5 +542,13 @@ class Engine:
             return False
 
     def _is_idle(self, desk: Desk) -> bool:
-        waits = desk.assign_due or desk.aside or desk.inbox or desk.answers
+        waits = (
+            desk.assign_due
+            or desk.asking
+            or desk.heard
+            or desk.marked_queued
+            or desk.aside
+            or desk.inbox
+            or desk.answers
+        )
         return not desk.lane.slots and not waits and desk.lane.record.quarantined_below is None

@@ -146,6 +146,14 @@ class RowMoved(NonchalantError):
     """A row was changed by someone else meanwhile; nothing was committed, read it again."""
 
 
+class HookFailed(NonchalantError):
+    """The attention hook gave no usable answer, which counts as waiting; mend the function."""
+
+
+class HookRefused(NonchalantError):
+    """What the attention hook wants is against the rules; it is not done."""
+
+
 class Poisoned(NonchalantError):
     """Handling this one raised what nobody expected; start the lane anew, and leave it aside if it does so again."""
 

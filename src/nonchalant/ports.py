@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol, TypeVar
 
+from nonchalant.hooks import Alert, HeadSnapshot, LaneSnapshot
 from nonchalant.model import (
     Account,
     Address,
@@ -42,7 +43,7 @@ from nonchalant.model import (
     Wanted,
     Wei,
 )
-from nonchalant.wishes import Wish
+from nonchalant.wishes import OfTransaction, Wish
 
 
 class Clock(Protocol):
@@ -152,6 +153,19 @@ class Offload(Protocol):
     """Runs a blocking call off the event loop: a thread in production, in place in the simulator."""
 
     def __call__(self, act: Callable[[], T]) -> Awaitable[T]: ...
+
+
+# What a hook wants done; None: nothing.
+Advice = OfTransaction | Alert | None
+
+
+class Adviser(Protocol):
+    """An attention hook, and what it is held to."""
+
+    async def advise(
+        self, tx: Transaction, lane: LaneSnapshot, head: HeadSnapshot, fees: Market, now: Millis
+    ) -> Advice:
+        """`HookFailed` if there is no usable answer, `HookRefused` if the answer is against the rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +326,8 @@ class Store(Protocol):
 
     # ownership
 
-    async def lanes_with_work(self) -> Sequence[LaneWork]: ...
+    async def lanes_with_work(self, *, marked: bool = False) -> Sequence[LaneWork]:
+        """`marked`: also those where something queued carries a mark."""
 
     async def heartbeat(self, owner: str, ttl: float) -> int:
         """Say that this node lives; answers how many do."""
@@ -374,6 +389,9 @@ class Store(Protocol):
 
         Nothing while people keep the lane from giving out nonces.
         """
+
+    async def marked(self, lane: LaneKey, *, limit: int) -> Sequence[Transaction]:
+        """What is queued, held or not, and carries a mark."""
 
     async def has_queued_before(self, tx: Transaction) -> bool:
         """Whether something in its lane that was accepted earlier is still queued and not held."""

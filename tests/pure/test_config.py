@@ -101,7 +101,7 @@ def test_the_smallest_file_gets_the_defaults() -> None:
     assert settings.store == "sqlite:/etc/nonchalant/nonchalant.db"
     assert settings.listen == Listen("127.0.0.1", 8645)
     assert (settings.auth, settings.log_format, settings.lease_seconds) == ("off", None, 10.0)
-    assert settings.retention == 90
+    assert (settings.retention, settings.attention_hook) == (90, None)
     (chain,) = settings.chains
     assert (chain.finality, chain.depth, chain.poll_interval, chain.request_timeout) == ("tag", None, 1.0, 10.0)
     assert chain.fees == FeeRules()
@@ -388,6 +388,7 @@ def test_secrets_are_in_no_repr() -> None:
         (("store =", 'listen = "8645"\nstore ='), "listen", "HOST:PORT"),
         (("store =", 'listen = "127.0.0.1:70000"\nstore ='), "listen", "HOST:PORT"),
         (("store =", "lease_seconds = 1\nstore ="), "lease_seconds", "from 2 to 300"),
+        (("store =", 'attention_hook = "module.function"\nstore ='), "attention_hook", "package.module:function"),
         (("store =", "retention = 29\nstore ="), "retention", "days, a whole number from 30"),
         (("store =", "retention = 30.5\nstore ="), "retention", "days, a whole number from 30"),
         (("[[chains]]", "[chains]"), "chains", "expected a list"),

@@ -17,12 +17,14 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from nonchalant.advice import Adviser
 from nonchalant.asking import Asking
 from nonchalant.desk import LaneRules
 from nonchalant.engine import ChainRules, Engine, EngineRules
-from nonchalant.errors import NodeRefused, Unreachable
-from nonchalant.fees import FeeRules
+from nonchalant.errors import FeeAboveCap, NodeRefused, Unreachable
+from nonchalant.fees import FeeRules, is_within_caps
 from nonchalant.health import HealthRules
+from nonchalant.hooks import Hook
 from nonchalant.intake import Intake
 from nonchalant.model import (
     Account,
@@ -101,6 +103,7 @@ class Setting:
     patience: Patience = field(default_factory=Patience)
     lease_seconds: float = 10.0
     retention: int = 90 * 24 * 3_600_000
+    hook: Hook | None = None  # asked about what is marked, in place
     drain_seconds: float = 10.0
 
 
@@ -201,6 +204,7 @@ class Rig:
             rules=self._rules(),
             clock=clock,
             entropy=entropy,
+            adviser=None if self.setting.hook is None else self._adviser(self.setting.hook),
         )
         bell = Doorbell(gate, self.loop, self._chance)
         bell.ring = engine.poke
@@ -211,6 +215,15 @@ class Rig:
         await engine.start()
         whose.reset(token)
         return life
+
+    def _adviser(self, hook: Hook) -> Adviser:
+        def check(_lane: LaneKey, fees: Fees) -> None:
+            if not is_within_caps(fees, self.setting.fees):
+                raise FeeAboveCap("above the cap")
+
+        return Adviser(
+            hook, _in_place, parse=lambda _lane, given: (self.payload(str(given["label"])), None), check=check
+        )
 
     def _rules(self) -> EngineRules:
         setting = self.setting

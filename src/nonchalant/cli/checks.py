@@ -18,18 +18,21 @@ config = typer.Typer(help="The settings: check.", no_args_is_help=True, rich_mar
 @config.command()
 def check(config: Config = None, as_json: AsJson = False) -> None:
     """Read the settings and every key they name; say what they mean."""
-    from nonchalant.app import signers_of
+    from nonchalant.app import adviser_of, signers_of
     from nonchalant.chain.evm.addresses import checksum
     from nonchalant.config import load_settings
 
     settings = load_settings(config)
-    lanes = list(signers_of(settings))
+    keys = signers_of(settings)
+    adviser_of(settings, {lane: account for lane, (_, account) in keys.items()})
+    lanes = list(keys)
     if as_json:
         show_json(
             {
                 "ok": True,
                 "store": settings.store,
                 "listen": str(settings.listen),
+                "attention_hook": settings.attention_hook,
                 "chains": [
                     {
                         "id": chain.id,
@@ -46,6 +49,7 @@ def check(config: Config = None, as_json: AsJson = False) -> None:
         [
             ("store", settings.store),
             ("listen", str(settings.listen)),
+            ("attention hook", settings.attention_hook),
             *(
                 (
                     f"chain {chain.id}",

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from nonchalant.advice import load_hook
 from nonchalant.amounts import format_wei
 from nonchalant.app import SystemClock, signers_of
 from nonchalant.chain.evm.addresses import checksum
@@ -52,6 +53,7 @@ def examine(file: Path | None) -> Iterator[Finding]:
     yield Finding("settings", True, f"{len(settings.chains)} chain(s), {len(settings.accounts)} account entries")
     accounts: dict[int, list[Address]] = {chain.id: [] for chain in settings.chains}
     yield from _keys(settings, accounts)
+    yield from _hook(settings)
     yield from _store(settings)
     for found in asyncio.run(_chains(settings, accounts)):
         yield from found
@@ -79,6 +81,17 @@ def _keys(settings: Settings, accounts: dict[int, list[Address]]) -> Iterator[Fi
         for lane in lanes:
             accounts[lane.chain_id].append(lane.address)
         yield Finding(what, True, f"signs for {', '.join(dict.fromkeys(checksum(lane.address) for lane in lanes))}")
+
+
+def _hook(settings: Settings) -> Iterator[Finding]:
+    if settings.attention_hook is None:
+        return
+    try:
+        load_hook(settings.attention_hook)
+    except NonchalantError as error:
+        yield Finding("attention_hook", False, str(error))
+        return
+    yield Finding("attention_hook", True, f"{settings.attention_hook} can be called")
 
 
 def _store(settings: Settings) -> Iterator[Finding]:

@@ -211,9 +211,9 @@ class SqliteStore:
 
     # ownership
 
-    async def lanes_with_work(self) -> Sequence[LaneWork]:
+    async def lanes_with_work(self, *, marked: bool = False) -> Sequence[LaneWork]:
         def act() -> list[LaneWork]:
-            found = self._all("lanes_with_work", now=self._clock.now())
+            found = self._all("lanes_with_work", now=self._clock.now(), marked=int(marked))
             return [LaneWork(LaneKey(row["chain_id"], row["address"]), row["owner"]) for row in found]
 
         return await self._read(act)
@@ -477,6 +477,9 @@ class SqliteStore:
                 self._tell(Event(kind="tx.held", lane=lane, at=now, tx_id=tx_id, data={"code": mark.code}))
 
         await self._write(act)
+
+    async def marked(self, lane: LaneKey, *, limit: int) -> Sequence[Transaction]:
+        return await self._read(lambda: self._readable_transactions(self._all("marked", **lane._asdict(), limit=limit)))
 
     async def has_queued_before(self, tx: Transaction) -> bool:
         found = await self._read(lambda: self._all("queued_before", **tx.lane._asdict(), place=tx.place))

@@ -73,6 +73,12 @@ WHERE (
         WHERE chain_id = lanes.chain_id AND address = lanes.address AND settled = 0
     )
     OR lanes.unhealthy IS NOT NULL
+    OR (
+        :marked AND EXISTS (
+            SELECT 1 FROM transactions INDEXED BY transactions_marked
+            WHERE chain_id = lanes.chain_id AND address = lanes.address AND state = 'queued' AND attention IS NOT NULL
+        )
+    )
 ORDER BY lanes.chain_id, lanes.address;
 
 -- heartbeat --
@@ -160,6 +166,11 @@ WHERE chain_id = :chain_id AND address = :address AND state = 'queued' AND held 
     )
     AND id NOT IN (SELECT value FROM json_each(:skip))
 ORDER BY priority DESC, place LIMIT :limit;
+
+-- marked --
+SELECT * FROM transactions INDEXED BY transactions_marked
+WHERE chain_id = :chain_id AND address = :address AND state = 'queued' AND attention IS NOT NULL
+ORDER BY place LIMIT :limit;
 
 -- hold_queued --
 -- Take a queued row out of the line.

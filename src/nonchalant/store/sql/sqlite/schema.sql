@@ -112,6 +112,8 @@ CREATE INDEX transactions_to_assign ON transactions (chain_id, address, priority
     WHERE state = 'queued' AND held = 0;
 CREATE INDEX transactions_with_a_deadline ON transactions (valid_until)
     WHERE state = 'queued' AND valid_until IS NOT NULL;
+CREATE INDEX transactions_marked ON transactions (chain_id, address, place)
+    WHERE state = 'queued' AND attention IS NOT NULL;
 CREATE INDEX transactions_live ON transactions (chain_id, address, state)
     WHERE state IN ('queued', 'signed', 'sent', 'mined');
 CREATE INDEX transactions_by_nonce ON transactions (chain_id, address, nonce) WHERE nonce IS NOT NULL;

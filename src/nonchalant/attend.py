@@ -1,0 +1,140 @@
+"""Attending: an attention hook is asked about every live transaction that carries a mark.
+
+It is asked beside the lane's other work, one question at a time, when a mark is set and then at a slow rhythm. What it
+wants is asked for as any caller would ask: a queued row is altered under its guard, all else is a wish that is granted
+or refused like others. Without a hook nothing is done here, and nothing is ever cancelled by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import structlog
+
+from nonchalant.desk import HOOK_FAILED_MARK, HOOK_REFUSED_MARK, Desk, Heard
+from nonchalant.errors import HookFailed, HookRefused, NonchalantError, TooManyReplacements, WishRefused
+from nonchalant.hooks import Alert, HeadSnapshot, LaneSnapshot
+from nonchalant.model import Attention, Market, Millis, Transaction
+from nonchalant.ports import Adviser
+
+log = structlog.get_logger()
+
+# While a mark stays, it is asked again after this long.
+AGAIN: Millis = 60_000
+
+# How often the queue is looked at for marks, and how far.
+LOOK: Millis = 2_000
+MOST_MARKED = 200
+
+# Questions in one go; then it is seen anew what is marked.
+AT_ONCE = 20
+
+
+async def attend(desk: Desk) -> bool:
+    """Tell what came of the hook's answers, and ask it what is due. True: something changed."""
+    if desk.adviser is None:
+        return False
+    changed = await _tell(desk)
+    if desk.asking is None:
+        due = await _due(desk)
+        if due:
+            around = _around(desk, await desk.eyes.market())
+            desk.asking = asyncio.create_task(_ask(desk, desk.adviser, due, around))
+    return changed
+
+
+async def _due(desk: Desk) -> list[Transaction]:
+    now = desk.ticks()
+    if now >= desk.look_after:
+        desk.look_after = now + LOOK
+        desk.marked_queued = list(await desk.store.marked(desk.key, limit=MOST_MARKED))
+    marked = [tx for tx in (*desk.lane.transactions.values(), *desk.marked_queued) if tx.attention is not None]
+    keys = {(tx.id, tx.attention.code) for tx in marked if tx.attention is not None}
+    desk.asked_at = {key: at for key, at in desk.asked_at.items() if key in keys or now - at < AGAIN}
+    due = [tx for tx in marked if tx.attention and now - desk.asked_at.get((tx.id, tx.attention.code), -AGAIN) >= AGAIN]
+    return due[:AT_ONCE]
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What a hook is told beside the transaction."""
+
+    lane: LaneSnapshot
+    head: HeadSnapshot
+    fees: Market
+    now: Millis
+
+
+def _around(desk: Desk, market: Market) -> Around:
+    lane, record = desk.lane, desk.lane.record
+    snapshot = LaneSnapshot(
+        key=desk.key,
+        mode=desk.control.mode,
+        next_nonce=lane.next_nonce,
+        count=lane.count,
+        balance=lane.balance,
+        in_flight=len(lane.open_slots()),
+        window=desk.window,
+        unhealthy=record.unhealthy,
+        attention=record.attention,
+    )
+    return Around(snapshot, HeadSnapshot(desk.head.top, desk.head.final), market, desk.clock.now())
+
+
+async def _ask(desk: Desk, adviser: Adviser, due: list[Transaction], around: Around) -> None:
+    try:
+        for tx in due:
+            assert tx.attention is not None
+            desk.asked_at[tx.id, tx.attention.code] = desk.ticks()
+            desk.heard.append(await _consult(desk, adviser, tx, around))
+    finally:
+        desk.asking = None
+        desk.wake.set()
+
+
+async def _consult(desk: Desk, adviser: Adviser, tx: Transaction, around: Around) -> Heard:
+    """Ask about one, and ask for what it says."""
+    try:
+        advice = await adviser.advise(tx, around.lane, around.head, around.fees, around.now)
+        if isinstance(advice, Alert):
+            return Heard(tx.id, alert=advice.reason)
+        if advice is not None and desk.carry_out is not None:
+            log.info("hook.advised", lane=str(desk.key), tx=tx.id, advice=type(advice).__name__.lower())
+            await desk.carry_out(advice)
+    except HookFailed as failure:
+        log.warning("hook.failed", lane=str(desk.key), tx=tx.id, reason=str(failure))
+        return Heard(tx.id, failed=str(failure))
+    except (HookRefused, WishRefused, TooManyReplacements) as refusal:
+        log.warning("hook.refused", lane=str(desk.key), tx=tx.id, reason=str(refusal))
+        return Heard(tx.id, refused=str(refusal))
+    except NonchalantError as problem:
+        # Not the hook's doing: it ended meanwhile, or the store is away. If the mark stays, it is asked again.
+        log.info("hook.unheard", lane=str(desk.key), tx=tx.id, reason=str(problem))
+    except Exception as error:
+        log.exception("hook.broke", lane=str(desk.key), tx=tx.id)
+        return Heard(tx.id, failed=f"{type(error).__name__}: {error}")
+    return Heard(tx.id)
+
+
+async def _tell(desk: Desk) -> bool:
+    """Mark the lane if its hook fails or wants what may not be; an alert is the transaction's own."""
+    heard, desk.heard[:] = list(desk.heard), []
+    work = desk.work()
+    for one in heard:
+        mark = work.lane_record.attention
+        if one.failed is not None and mark is None:
+            reason = (
+                f"the attention hook fails, which counts as waiting ({one.tx_id}: {one.failed}); mend it and restart"
+            )
+            work.mark_lane(Attention(HOOK_FAILED_MARK, reason, work.at))
+        elif one.refused is not None:
+            if mark is None:
+                reason = f"what the attention hook wants is not done ({one.tx_id}: {one.refused}); mend it and restart"
+                work.mark_lane(Attention(HOOK_REFUSED_MARK, reason, work.at))
+        elif one.alert is not None:
+            log.warning("hook.alert", lane=str(desk.key), tx=one.tx_id, reason=one.alert)
+            work.event("tx.attention", tx_id=one.tx_id, code="hook_alert", reason=one.alert)
+        elif mark is not None and mark.code in (HOOK_FAILED_MARK, HOOK_REFUSED_MARK):
+            work.mark_lane(None)
+    return await desk.commit(work)
