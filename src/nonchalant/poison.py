@@ -85,8 +85,11 @@ class Strikes:
         self._counts[key] += 1
         if self._counts[key] < STRIKES:
             return False
-        reason = f"{stage} failed on it {self._counts[key]} times ({type(poison.cause).__name__}: {poison.cause})"
-        self.aside[key] = self.untold[poison.subject] = reason[:500]
+        # What an unexpected error says may name anything: that is for the node's own log.
+        reason = (
+            f"{stage} failed on it {self._counts[key]} times ({type(poison.cause).__name__}); the node's log says more"
+        )
+        self.aside[key] = self.untold[poison.subject] = reason
         return True
 
     def broke(self, error: Exception) -> None:

@@ -130,13 +130,13 @@ replies = st.builds(Reply, st.none() | texts, json_objects)
 
 
 @st.composite
-def attempts(draw: st.DrawFn, nonce: int, tx_id: str | None) -> list[Attempt]:
-    """What was signed for one slot."""
+def attempts(draw: st.DrawFn, nonce: int, tx_id: str | None, newest: int = 7) -> list[Attempt]:
+    """What was signed for one slot, of payloads up to the newest version."""
     kinds = [kind for kind in AttemptKind if (kind in (AttemptKind.FILLER, AttemptKind.OUTSIDE)) == (tx_id is None)]
     versions = [
         (kind, version)
         for kind in kinds
-        for version in (0, 1, 7)
+        for version in {0, 1, newest}
         if (kind in (AttemptKind.CANCEL, AttemptKind.FILLER)) == (version == 0)
     ]
     one = st.builds(
@@ -162,7 +162,8 @@ def flights(draw: st.DrawFn) -> tuple[Request, dict[str, Any], Slot, list[Attemp
     """A request, what becomes of its transaction, and its slot."""
     request = draw(requests)
     nonce = draw(st.integers(0, 2**63 - 2))
-    signed = draw(attempts(nonce, request.id))
+    earlier = draw(st.lists(payloads, max_size=2).map(tuple))
+    signed = draw(attempts(nonce, request.id, newest=len(earlier) + 1))
     state = draw(st.sampled_from([State.SIGNED, State.SENT, State.MINED]))
     receipt = draw(receipts) if state is State.MINED else None
     fate: dict[str, Any] = {
@@ -175,7 +176,7 @@ def flights(draw: st.DrawFn) -> tuple[Request, dict[str, Any], Slot, list[Attemp
         "attention": draw(st.none() | attentions),
         "updated_at": draw(numbers),
         "payload": draw(payloads),
-        "earlier": draw(st.lists(payloads, max_size=2).map(tuple)),
+        "earlier": earlier,
         "fees": draw(st.sampled_from(Speed) | fees),
     }
     wanted = draw(st.sampled_from(Wanted))
