@@ -24,6 +24,7 @@ from nonchalant.bodies import (
     FillBody,
     HolderBody,
     ReasonBody,
+    ReleaseBody,
     ReplaceBody,
     ReserveBody,
     ResetBody,
@@ -141,7 +142,7 @@ def parameters() -> str:
 
 
 def bodies() -> str:
-    taken = [TransactionBody, FeesBody, AccessBody, ReplaceBody, BumpBody, ReasonBody, FillBody, ResetBody]
+    taken = [TransactionBody, FeesBody, AccessBody, ReplaceBody, BumpBody, ReasonBody, ReleaseBody, FillBody, ResetBody]
     return _structs([*taken, ReserveBody, UsedBody, HolderBody])
 
 

@@ -25,7 +25,7 @@ from nonchalant.errors import BadSettings, NonchalantError, NotFound
 from nonchalant.fees import FeeRules
 from nonchalant.intake import Intake
 from nonchalant.lane_views import LiveLane
-from nonchalant.model import Fees, LaneKey, Millis, OnSuperseded, Request, Speed, Transaction, TxId
+from nonchalant.model import HELD_MARK, Fees, LaneKey, Millis, OnSuperseded, Request, Speed, Transaction, TxId
 from nonchalant.notify import Doorbells
 from nonchalant.policy import Patience
 from nonchalant.ports import Clock, Endpoint, Entropy, LaneSummary, Signer, Standing, Store
@@ -33,7 +33,16 @@ from nonchalant.secret import read_private, resolve_secret
 from nonchalant.steering import LaneHandle
 from nonchalant.store.sqlite import SqliteStore
 from nonchalant.waiting_for import MOST_COUNTED, Situation, why
-from nonchalant.wire import check_caps, parse_bump, parse_lane, parse_reason, parse_replacement, parse_request, rules_of
+from nonchalant.wire import (
+    check_caps,
+    parse_bump,
+    parse_lane,
+    parse_reason,
+    parse_release,
+    parse_replacement,
+    parse_request,
+    rules_of,
+)
 
 # How long the owner of a lane may take to say yes or no to a wish about a transaction.
 OWNER_SECONDS = 5.0
@@ -380,9 +389,10 @@ class Handle:
         """Keep it queued until it is released; `TooLate` once it has a nonce."""
         return self._seen(await self._node.asking.hold(self.id, parse_reason({"reason": reason})))
 
-    async def release(self) -> Transaction:
-        """Let it go on, at the place it had."""
-        return self._seen(await self._node.asking.release(self.id))
+    async def release(self, mark: str = HELD_MARK) -> Transaction:
+        """Let it go on, at the place it had. What somebody else than a person holds goes only if its `mark` is named:
+        it may have run already."""
+        return self._seen(await self._node.asking.release(self.id, parse_release({"mark": mark})))
 
     def _seen(self, tx: Transaction) -> Transaction:
         self.transaction = tx

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from nonchalant import lifecycle
 from nonchalant.errors import (
     CommitUnknown,
+    MayHaveRun,
     NotFound,
     RowMoved,
     StoreUnavailable,
@@ -22,6 +23,7 @@ from nonchalant.errors import (
     WishRefused,
 )
 from nonchalant.model import (
+    HELD_MARK,
     Attention,
     Control,
     Event,
@@ -36,13 +38,10 @@ from nonchalant.model import (
     TxId,
 )
 from nonchalant.ports import Clock, Entropy, Filter, Store, Wished
-from nonchalant.wishes import Bump, Cancel, OfLane, OfTransaction, Replace, Wish
+from nonchalant.wishes import MOST_REPLACEMENTS, Bump, Cancel, OfLane, OfTransaction, Replace, Wish
 
 # Open wishes a lane may have: its owner grants hundreds a second.
 MOST_WISHES = 10_000
-
-# Each keeps a payload, of up to 128 KiB, for as long as the transaction is kept.
-MOST_REPLACEMENTS = 50
 
 # How often a row that moves between being read and being written is tried again.
 TRIES = 50
@@ -53,8 +52,6 @@ LOOK_SECONDS = 0.05
 
 # Transactions cancelled in one go when a whole lane is.
 PAGE = 500
-
-HELD_MARK = "held"
 
 Move = lifecycle.Cancelled | lifecycle.Replaced | lifecycle.Valued | lifecycle.Held | lifecycle.Released
 
@@ -70,7 +67,7 @@ class Asking:
     # is the owner's to say. Without an answer by then, the wish stands.
 
     async def cancel(self, tx_id: TxId, *, patience: float = 0.0) -> Transaction:
-        """It will not run, if that can still be helped; the outcome tells."""
+        """It will not run, if that can still be helped; the outcome tells. `MayHaveRun` while nobody knows whether it did."""
         return await self._ask(tx_id, Cancel(tx_id), lambda _: [lifecycle.Cancelled()], patience)
 
     async def replace(
@@ -103,9 +100,12 @@ class Asking:
         mark = Attention(HELD_MARK, reason or "somebody holds it; release it when it should go", self._clock.now())
         return await self._ask(tx_id, None, lambda tx: [] if tx.held else [lifecycle.Held(mark)])
 
-    async def release(self, tx_id: TxId) -> Transaction:
-        """Let a held transaction go, at the place it had. `TooLate` once it has a slot."""
-        return await self._ask(tx_id, None, lambda tx: [lifecycle.Released()] if tx.held else [])
+    async def release(self, tx_id: TxId, mark: str = HELD_MARK) -> Transaction:
+        """Let a held transaction go, at the place it had. `TooLate` once it has a slot.
+
+        What is held for doubt may pay twice if it goes: whoever releases it names the `mark`, and so has seen it.
+        """
+        return await self._ask(tx_id, None, lambda tx: _released(tx, mark))
 
     async def _ask(
         self,
@@ -191,8 +191,8 @@ class Asking:
                 try:
                     await self.cancel(tx.id)
                     asked += 1
-                except (TooLate, NotFound):
-                    pass  # it ended meanwhile
+                except (TooLate, NotFound, MayHaveRun):
+                    pass  # it ended meanwhile, or nobody can say yet whether it did
             if len(page) < PAGE:
                 return asked
             before = page[-1].place
@@ -226,6 +226,19 @@ class Asking:
             return await self._store.withdraw(wish.id)
         except (CommitUnknown, StoreUnavailable):
             return False
+
+
+def _released(tx: Transaction, mark: str) -> list[Move]:
+    if not tx.held:
+        return []
+    code, reason = (tx.attention.code, tx.attention.reason) if tx.attention else (HELD_MARK, "")
+    if code != mark:
+        raise WishRefused(
+            f"it is held for another reason ({reason}); if it should go all the same, release it with the mark {code}",
+            "held_for_another_reason",
+            {"mark": code},
+        )
+    return [lifecycle.Released()]
 
 
 def _raise_if_refused(reply: Reply | None) -> None:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from nonchalant.errors import BadRequest
-from nonchalant.model import OnSuperseded, Speed
+from nonchalant.model import HELD_MARK, OnSuperseded, Speed
 
 Number = int | str
 Moment = int | str
@@ -81,6 +81,12 @@ class ReasonBody(Body, frozen=True, kw_only=True):
     """Why, for whoever looks at it later."""
 
     reason: str = ""
+
+
+class ReleaseBody(Body, frozen=True, kw_only=True):
+    """For which reason it may be held, and go all the same."""
+
+    mark: str = HELD_MARK
 
 
 class FillBody(Body, frozen=True, kw_only=True):

@@ -90,6 +90,12 @@ class TooLate(NonchalantError):
     code = "too_late"
 
 
+class MayHaveRun(NonchalantError):
+    """It is not yet known whether the transaction ran: the store lost commits, and is being compared with the chain."""
+
+    code = "may_have_run"
+
+
 class TooManyReplacements(NonchalantError):
     """The transaction was replaced as often as it may be; cancel it, and send a new one."""
 

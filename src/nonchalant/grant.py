@@ -27,6 +27,7 @@ from nonchalant.errors import (
 from nonchalant.lanes import Work, exposure
 from nonchalant.model import AttemptKind, Draft, Fees, Mode, Payload, Slot, Speed, Transaction, Wanted
 from nonchalant.wishes import (
+    MOST_REPLACEMENTS,
     Bump,
     Cancel,
     Fill,
@@ -118,6 +119,8 @@ async def _act(desk: Desk, work: Work, wish: Wish) -> None:
                 tx = tx or stored
             if tx is None or not tx.live:
                 raise Refusal("already_ended", f"it is {tx.state} already" if tx else "there is no such transaction")
+            if isinstance(act, Replace) and len(tx.earlier) >= MOST_REPLACEMENTS:
+                raise Refusal("too_many_replacements", f"it was replaced {len(tx.earlier)} times already")
             if tx.nonce is None:
                 await _grant_queued(desk, work, tx, act)
             else:
@@ -143,6 +146,10 @@ async def _grant_queued(desk: Desk, work: Work, tx: Transaction, act: Cancel | R
         _refuse_above_cap(desk, act.fees)
     match act:
         case Cancel():
+            if desk.lane.record.quarantined_below is not None or desk.lane.twin_of(tx) is not None:
+                raise Refusal(
+                    "may_have_run", "nobody can say yet whether it ran; ask again when the lane is reconciled"
+                )
             work.move(tx, lifecycle.Cancelled())
         case Replace(_, payload, fees):
             work.move(tx, lifecycle.Replaced(payload))

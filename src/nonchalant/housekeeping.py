@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nonchalant import lifecycle
-from nonchalant.errors import RowMoved
+from nonchalant.errors import MayHaveRun, RowMoved
 from nonchalant.model import LaneKey, Millis
 from nonchalant.ports import Clock, Store
 
@@ -52,7 +52,7 @@ class Housekeeping:
             moved, events = lifecycle.step(tx, lifecycle.Expired(), self._clock.now())
             try:
                 await self._store.alter_queued(moved, events)
-            except RowMoved:
-                continue  # assigned, cancelled or ended by another node
+            except (RowMoved, MayHaveRun):
+                continue  # assigned, cancelled or ended by another node, or the store was found to have lost commits
             lanes.append(tx.lane)
         return lanes

@@ -260,7 +260,9 @@ def _told(tx: Transaction, move: Move) -> Transaction:
         case Outrun(reason):
             return replace(tx, failure=reason, attention=None)
         case Cancelled() | Expired() | Released():
-            return replace(tx, held=False, attention=None)
+            # Who calls off what may have run in doubt has decided; the record still says that it may have.
+            doubt = tx.attention if tx.held and not isinstance(move, Released) and tx.is_in_doubt else None
+            return replace(tx, held=False, attention=doubt)
         case Reverted(why):
             return replace(tx, failure=why)
         case Held(attention):

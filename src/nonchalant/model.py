@@ -187,6 +187,12 @@ class Attention:
     since: Millis
 
 
+HELD_MARK = "held"  # somebody said so
+
+# Marks that say that a transaction may have run unknown to us.
+DOUBTS = frozenset({"same_payload_executed", "store_lost_commits"})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
     id: TxId
@@ -232,6 +238,11 @@ class Transaction:
     def deeds(self) -> frozenset[str]:
         """What any of its payloads does: an attempt of an earlier one may have run."""
         return frozenset(payload.deed for payload in (*self.earlier, self.payload))
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether its mark says that it may have run unknown to us."""
+        return self.attention is not None and self.attention.code in DOUBTS
 
     def is_overdue(self, now: Millis) -> bool:
         return self.valid_until is not None and self.valid_until <= now

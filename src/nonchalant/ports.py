@@ -344,7 +344,10 @@ class Store(Protocol):
     # what people want
 
     async def alter_queued(self, tx: Transaction, events: Sequence[Event]) -> None:
-        """Write a queued row anew, from any node. `RowMoved` unless it is still queued, in the version before this one."""
+        """Write a queued row anew, from any node. `RowMoved` unless it is still queued, in the version before this one.
+
+        `MayHaveRun` if that would end what a commit that this store lost may have sent.
+        """
 
     async def overdue(self, *, limit: int) -> Sequence[Transaction]:
         """Queued ones whose deadline has passed."""

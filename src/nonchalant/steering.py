@@ -74,14 +74,13 @@ class LaneHandle:
     async def reserve(self, seconds: float = 60.0) -> AsyncIterator[ReservedNonce]:
         """A nonce to sign for by oneself, within that time (ten minutes at most).
 
-        Say what became of it inside the block: `used`, or `release`. Leaving without either releases it, and so does
-        an exception, unless `used` was called. When the time is over, a filler takes the nonce.
+        Say what became of it inside the block: `used`, or `release`. Leaving without either releases it; after an
+        exception it is left alone, because something may be signed for it. When the time is over, a filler takes the
+        nonce.
         """
         slot = await self.take(seconds)
-        try:
-            yield slot
-        finally:
-            await slot.leave()
+        yield slot
+        await slot.leave()
 
     async def take(self, seconds: float = 60.0) -> ReservedNonce:
         """As `reserve`, for those who say what became of it elsewhere: keep its `nonce` and its `holder`."""

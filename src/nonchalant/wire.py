@@ -25,6 +25,7 @@ from nonchalant.bodies import (
     NothingBody,
     Number,
     ReasonBody,
+    ReleaseBody,
     ReplaceBody,
     ReserveBody,
     ResetBody,
@@ -117,6 +118,11 @@ def parse_replacement(body: bytes | Mapping[str, object], rules: FeeRules) -> tu
 def parse_bump(body: bytes | Mapping[str, object], rules: FeeRules) -> Speed | Fees | None:
     """What to offer now; None: what the market asks."""
     return _fees(decode(body, BumpBody).fees, rules)
+
+
+def parse_release(body: bytes | Mapping[str, object]) -> str:
+    """The mark with which it may be held, and be released."""
+    return decode(body, ReleaseBody).mark
 
 
 def parse_reason(body: bytes | Mapping[str, object]) -> str:

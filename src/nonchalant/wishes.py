@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from nonchalant.model import Fees, Hash, LaneKey, Millis, Payload, Speed, TxId
 
+# Of one transaction. Each keeps a payload, of up to 128 KiB, for as long as the transaction is kept.
+MOST_REPLACEMENTS = 50
+
 
 @dataclass(frozen=True, slots=True)
 class Cancel:

@@ -70,6 +70,7 @@ def test_codes_that_callers_see_are_stable() -> None:
         "ShuttingDown": "shutting_down",
         "SignerFailed": "signer_failed",
         "StoreUnavailable": "store_unavailable",
+        "MayHaveRun": "may_have_run",
         "TooLate": "too_late",
         "TooManyReplacements": "too_many_replacements",
         "TooManyWishes": "too_many_wishes",

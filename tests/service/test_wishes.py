@@ -59,6 +59,8 @@ async def test_a_queued_transaction_is_held_and_released(service: Running) -> No
     status, shown, _ = await wish(service, tx["id"], "hold", {"reason": "the invoice is wrong"})
     assert (status, shown["state"], shown["held"]) == (202, "queued", True)
     assert (shown["attention"]["code"], shown["attention"]["reason"]) == ("held", "the invoice is wrong")
+    status, problem, _ = await wish(service, tx["id"], "release", {"mark": "superseded"})
+    assert (status, problem["code"]) == (409, "held_for_another_reason")
     status, shown, _ = await wish(service, tx["id"], "release")
     assert (status, shown["held"], shown["attention"]) == (202, False, None)
     assert await kinds(service, tx["id"]) == ["tx.accepted", "tx.held", "tx.released"]
@@ -106,6 +108,7 @@ async def test_the_price_of_a_queued_transaction_changes(service: Running) -> No
     [
         ("cancel", {"x": 1}, "bad_request", "x"),
         ("release", {"reason": "x"}, "bad_request", "reason"),
+        ("release", {"mark": 5}, "bad_request", "mark"),
         ("hold", {"reason": "x" * 501}, "bad_request", "reason"),
         ("hold", {"reason": ["x"]}, "bad_request", "reason"),
         ("bump", {"speed": "fast"}, "bad_request", "speed"),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nonchalant.errors import TooLate
+from nonchalant.errors import TooLate, WishRefused
 from nonchalant.model import Mode, OnSuperseded, State, Transaction
+from nonchalant.wishes import MOST_REPLACEMENTS, Replace, Wish
 from tests.lessons import lesson
 from tests.stages.rig import ALICE, Rig, staged
 
@@ -111,7 +112,11 @@ async def test_with_a_finality_tag_it_goes_again_unless_it_asked_not_to(rig: Rig
 async def test_who_asks_to_be_held_is_held_and_goes_again_when_released(rig: Rig) -> None:
     tx = await superseded(rig, on_superseded=HOLD)
     await waits_for_a_person(rig, tx)
-    assert await rig.asking.release(tx.id)
+    with pytest.raises(WishRefused, match=r"held for another reason .* the mark superseded") as refused:
+        await rig.asking.release(tx.id)
+    assert (refused.value.code, refused.value.data) == ("held_for_another_reason", {"mark": "superseded"})
+    assert (await rig.read(tx)).held
+    assert await rig.asking.release(tx.id, "superseded")
     await goes_again(rig, tx)
 
 
@@ -144,3 +149,26 @@ async def test_what_may_have_run_as_somebody_else_s_is_held_whatever_was_asked(r
     await rig.tells(tx, "tx.superseded")
     assert await rig.mark(tx) == "same_payload_executed"
     assert (await rig.read(tx)).held
+    with pytest.raises(WishRefused):
+        await rig.asking.release(tx.id)
+    # Called off, the record still says that something did the same.
+    cancelled = await rig.asking.cancel(tx.id)
+    assert cancelled.attention is not None
+    assert (cancelled.state, cancelled.attention.code) == (State.CANCELLED, "same_payload_executed")
+
+
+@staged()
+async def test_replacements_are_counted_where_they_are_granted_too(rig: Rig) -> None:
+    """Wishes wait for an owner, and each may have been asked for while there was room for one more."""
+    await rig.asking.control(ALICE, Mode.PAUSED)
+    tx = await rig.submit("pay")
+    for _ in range(MOST_REPLACEMENTS):
+        await rig.asking.replace(tx.id, tx.payload)
+    await rig.asking.control(ALICE, Mode.OPEN)
+    await rig.reaches(tx, State.SENT)
+    await rig.store.wish(Wish("one-more", tx.lane, Replace(tx.id, tx.payload)), limit=99)
+    await rig.advance(30.0)
+    reply = await rig.store.reply("one-more")
+    assert reply is not None
+    assert reply.refused == "too_many_replacements"
+    assert len((await rig.read(tx)).earlier) == MOST_REPLACEMENTS

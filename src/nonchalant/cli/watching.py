@@ -7,7 +7,7 @@ import typer
 from nonchalant.amounts import format_wei
 from nonchalant.cli.client import Client, Shown
 from nonchalant.cli.terminal import STATE_STYLES, moment, plain, say, show, show_json
-from nonchalant.model import LIVE_STATES, State
+from nonchalant.model import HELD_MARK, LIVE_STATES, State
 
 
 def watch_until_the_end(
@@ -42,7 +42,9 @@ def watch_until_the_end(
     if as_json:
         show_json(end)
     if end["held"]:
-        say(f"it does not go on by itself; `nonchalant tx release {end['id']}` lets it go", "yellow")
+        mark = end["attention"]["code"] if end["attention"] else HELD_MARK
+        named = "" if mark == HELD_MARK else f" --mark {mark}"
+        say(f"it does not go on by itself; `nonchalant tx release {end['id']}{named}` lets it go", "yellow")
     elif end["state"] in LIVE_STATES:
         say(
             f"still {end['state']} after {timeout:g} s: {plain(end['waiting'] or '')}\n"

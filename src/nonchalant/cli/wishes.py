@@ -31,6 +31,10 @@ Wait = Annotated[bool, typer.Option("--wait", help="Stay until it has ended.")]
 Timeout = Annotated[float, typer.Option(min=0, help="With --wait: seconds to stay at most.")]
 Reason = Annotated[str | None, typer.Option(help="Why, for whoever looks at it later.")]
 
+Mark = Annotated[
+    str | None, typer.Option(help="The mark it is held with, unless somebody held it: then it may have run already.")
+]
+
 
 def add_to(tx: typer.Typer) -> None:
     for command in (cancel, bump, replace, hold, release):
@@ -98,9 +102,9 @@ def hold(tx_id: Id, reason: Reason = None, url: Url = DEFAULT_URL, as_json: AsJs
     _tell(Client(url).wish(tx_id, "hold", _given(reason=reason)), as_json=as_json)
 
 
-def release(tx_id: Id, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+def release(tx_id: Id, mark: Mark = None, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
     """Let a held transaction go on, at the place it had."""
-    _tell(Client(url).wish(tx_id, "release"), as_json=as_json)
+    _tell(Client(url).wish(tx_id, "release", _given(mark=mark)), as_json=as_json)
 
 
 def _answer(client: Client, shown: Shown, *, wait: bool, timeout: float, as_json: bool) -> None:

@@ -11,6 +11,7 @@ from nonchalant.errors import (
     CommitUnknown,
     KeyReused,
     LaneDraining,
+    MayHaveRun,
     NonchalantError,
     NotFound,
     QueueFull,
@@ -33,6 +34,7 @@ STATUS: Final[Mapping[type[NonchalantError], int]] = {
     # Not for repeating: a lane drains until somebody resumes it, and what came too late stays too late.
     LaneDraining: 409,
     TooLate: 409,
+    MayHaveRun: 409,
     TooManyReplacements: 409,
     WishRefused: 409,
     TransactionRemoved: 410,

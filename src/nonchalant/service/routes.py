@@ -13,6 +13,7 @@ from nonchalant.bodies import (
     HolderBody,
     NothingBody,
     ReasonBody,
+    ReleaseBody,
     ReplaceBody,
     ReserveBody,
     ResetBody,
@@ -99,7 +100,7 @@ _VERBS: Final = (
     ("bump", "Offer more for it: so much, or what the market asks.", transactions.bump_transaction, BumpBody),
     ("replace", "Let something else run in its place, under its id.", transactions.replace_transaction, ReplaceBody),
     ("hold", "Keep it queued until it is released.", transactions.hold_transaction, ReasonBody),
-    ("release", "Let it go on, at the place it had.", transactions.release_transaction, NothingBody),
+    ("release", "Let it go on, at the place it had.", transactions.release_transaction, ReleaseBody),
 )
 
 _ABOUT_FILTERS: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {

@@ -19,6 +19,7 @@ from nonchalant.wire import (
     parse_nothing,
     parse_number,
     parse_reason,
+    parse_release,
     parse_replacement,
     parse_request,
     rules_of,
@@ -110,8 +111,8 @@ async def hold_transaction(front: Front, call: Call) -> Answer:
 
 
 async def release_transaction(front: Front, call: Call) -> Answer:
-    tx_id = await _bare(call)
-    return await _wished(front, await front.node.asking.release(tx_id))
+    (tx_id,), body = call.parts, await call.wish()
+    return await _wished(front, await front.node.asking.release(tx_id, parse_release(body)))
 
 
 async def _bare(call: Call) -> TxId:

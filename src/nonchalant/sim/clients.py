@@ -144,9 +144,8 @@ class Clients:
             case _:
                 if await self.want(ask.node, lambda asking: asking.hold(tx_id)):
                     await self._loop.sleep(ask.seconds)
-                    # It may be held for another reason by now: that is not theirs to lift without a look at the chain.
-                    if self._facts.is_held_by_people(tx_id):
-                        await self.want(ask.node + 1, _release(tx_id))
+                    # It may be held for another reason by now. They do not look: that must be refused.
+                    await self.want(ask.node + 1, _release(tx_id))
 
     async def _act_on_lane(self, ask: Ask) -> None:
         match ask.act:

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nonchalant.asking import HELD_MARK
-from nonchalant.model import Attempt, AttemptKind, Hash, LaneKey, State, Transaction, TxId
+from nonchalant.model import HELD_MARK, Attempt, AttemptKind, Hash, LaneKey, State, Transaction, TxId
 from nonchalant.sim.blocks import Deed, SimBlock
 from nonchalant.sim.chain import FOREIGN, SimChain
 from nonchalant.sim.loop import SimLoop

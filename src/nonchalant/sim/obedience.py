@@ -172,8 +172,8 @@ class Obedience:
         if tx.state is State.EXPIRED and self._deadlines.get(tx.id, self.now() + 1) > self.now():
             self._report("P7", f"{name} is expired before its deadline")
         mine = self._facts.attempts_of(tx)
-        # What a lost commit did nobody can know who calls it off; that is what it was held for.
-        hashes = {known.hash for known in mine if known.version and self._facts.is_known(known)}
+        # Who calls off what is held for doubt cannot know what a lost commit did; the record keeps the doubt.
+        hashes = {known.hash for known in mine if known.version and (not tx.is_in_doubt or self._facts.is_known(known))}
         ran = [one.hash for _, one in self._facts.canonical(tx.lane) if one.hash in hashes]
         if ran:
             self._report("P7", f"{name} is {tx.state}, and {ran[0][2:8]} was executed")

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from nonchalant.errors import BadSettings, CommitUnknown, LeaseLost, RowMoved, StoreUnavailable, Unreadable
+from nonchalant.errors import BadSettings, CommitUnknown, LeaseLost, MayHaveRun, RowMoved, StoreUnavailable, Unreadable
 from nonchalant.history import fact_of, repeated
 from nonchalant.model import (
     Attempt,
@@ -263,6 +263,13 @@ class SqliteStore:
 
     async def alter_queued(self, tx: Transaction, events: Sequence[Event]) -> None:
         def act(_: int) -> None:
+            if not tx.live:
+                deeds = rows.to_json(sorted(tx.deeds))
+                if self._run("may_have_run", **tx.lane._asdict(), deeds=deeds).fetchone() is not None:
+                    raise MayHaveRun(
+                        f"nobody can say yet whether {tx.id} ran: the store lost commits, and its lane is being compared "
+                        "with the chain; ask again"
+                    )
             self._expect_one("alter_queued", rows.transaction_columns(tx) | rows.wish_columns(tx))
             for event in events:
                 self._tell(event)

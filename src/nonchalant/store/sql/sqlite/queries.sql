@@ -203,6 +203,20 @@ UPDATE transactions SET
     payload = :payload, earlier = :earlier, fees = :fees
 WHERE id = :id AND version = :version - 1 AND state = 'queued';
 
+-- may_have_run --
+-- Whether what does one of these deeds may have run by a commit that this store has lost: its lane is not reconciled, or
+-- a stranger did the same and is not held against anybody yet.
+SELECT 1 FROM lanes
+WHERE chain_id = :chain_id AND address = :address AND (
+    quarantined_below IS NOT NULL
+    OR incarnation <> (SELECT incarnation FROM meta)
+    OR EXISTS (
+        SELECT 1 FROM strangers INDEXED BY strangers_unmatched
+        WHERE chain_id = :chain_id AND address = :address AND tx_id IS NULL
+            AND deed IN (SELECT value FROM json_each(:deeds))
+    )
+);
+
 -- overdue --
 -- What any node may end. Not what may have run, by a commit that this store has lost: while its lane is not reconciled;
 -- while strangers wait for their twin, which the owner looks for; and once a person is to decide about it.
