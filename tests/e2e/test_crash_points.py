@@ -56,9 +56,9 @@ QUESTIONS = ("transaction", "transactions", "attempts", "history", "lane", "lane
 WANTS = ("alter_queued", "control", "wish", "withdraw")
 ASKED_BY_PEOPLE = {f"store.{call}" for call in (*QUESTIONS, *WANTS)}
 
-# Calls that no story here makes: shared accounts, chains that charge for data, a chain that broke its word, and the
-# question why something reverted, whose answer is only told.
-IN_NO_STORY = {"endpoint.pending", "endpoint.data_fees", "endpoint.replay", "store.halt"}
+# Calls that no story here makes: shared accounts, chains that charge for data, a chain that broke its word, the question
+# why something reverted, whose answer is only told, and what an attention hook is asked about.
+IN_NO_STORY = {"endpoint.pending", "endpoint.data_fees", "endpoint.replay", "store.halt", "store.marked"}
 
 # Points of one test, survived at once: most of the time is spent waiting for a dead node's lease to run out.
 AT_ONCE = 3
