@@ -10,9 +10,13 @@ from nonchalant.ports import Clock, LaneWork, Store
 # The part of a lease at its end in which its holder does not act any more: clocks and networks are not exact.
 MARGIN = 0.25
 
-
 # Sweeps in which a lane is left to those whose share it is.
 PATIENT_SWEEPS = 3
+
+# Sweeps in a row in which a node holds more than its share before it hands lanes over: work comes and goes, and each
+# hand-over has the lane read anew. Then a part of what it holds at a time.
+CROWDED_SWEEPS = 5
+HANDED_OVER_AT_ONCE = 8
 
 
 class Cluster:
@@ -27,11 +31,16 @@ class Cluster:
         self._lanes = frozenset(lanes)  # those this node has a signer for
         self._live_nodes = 1
         self._unworked: dict[LaneKey, int] = {}  # in how many sweeps in a row nobody had it
+        self._crowded = 0  # in how many sweeps in a row we had more than our share
+        self._unwanted: set[LaneKey] = set()  # handed over, and nobody took them: who else lives has no key for them
 
     async def beat(self) -> list[LaneKey]:
         """Say that we live and prolong what we hold; the lanes that are lost."""
         started = self._clock.monotonic()
-        self._live_nodes = await self._store.heartbeat(self.owner, self.ttl)
+        live_nodes = await self._store.heartbeat(self.owner, self.ttl)
+        if live_nodes != self._live_nodes:
+            self._live_nodes = live_nodes
+            self._unwanted.clear()
         asked = list(self.leases.values())
         renewed = set(await self._store.renew(asked, self.ttl)) if asked else set()
         lost = []
@@ -59,8 +68,7 @@ class Cluster:
 
     def to_take(self, work: list[LaneWork]) -> list[LaneKey]:
         """Which of the lanes nobody works are ours to take, so that live nodes share evenly."""
-        ours = [found for found in work if found.lane in self._lanes]
-        share = -(-len(ours) // max(1, self._live_nodes))
+        ours, share = self._ours(work)
         free = [found.lane for found in ours if found.owner is None or found.owner == self.owner]
         free = [lane for lane in free if lane not in self.leases]
         # Lanes we only linger on, with nothing left to do, are no part of our share.
@@ -68,7 +76,25 @@ class Cluster:
         fair = free[: max(0, share - held)]
         # A lane that nobody takes for a while is anybody's: not every live node has its key.
         self._unworked = {lane: self._unworked.get(lane, 0) + 1 for lane in free}
-        return fair + [lane for lane in free if lane not in fair and self._unworked[lane] > PATIENT_SWEEPS]
+        left = [lane for lane in free if lane not in fair and self._unworked[lane] > PATIENT_SWEEPS]
+        self._unwanted.update(left)
+        return fair + left
+
+    def to_hand_over(self, work: list[LaneWork]) -> list[LaneKey]:
+        """Which of the lanes we work others should: we have had more than our share for a while."""
+        ours, share = self._ours(work)
+        held = [found.lane for found in ours if found.lane in self.leases]
+        self._crowded = self._crowded + 1 if len(held) > share else 0
+        if self._crowded < CROWDED_SWEEPS:
+            return []
+        wanted = [lane for lane in held if lane not in self._unwanted]
+        most = max(1, len(held) // HANDED_OVER_AT_ONCE)
+        return wanted[-min(len(held) - share, most) :]
+
+    def _ours(self, work: list[LaneWork]) -> tuple[list[LaneWork], int]:
+        """The lanes with work that we could work, and how many of them are our share."""
+        ours = [found for found in work if found.lane in self._lanes]
+        return ours, -(-len(ours) // max(1, self._live_nodes))
 
     async def let_go(self, lane: LaneKey) -> None:
         lease = self.leases.pop(lane, None)

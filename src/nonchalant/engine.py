@@ -235,6 +235,11 @@ class Engine:
         for found in work:
             if found.lane in self.desks:
                 self.poke(found.lane)
+        for lane in self.cluster.to_hand_over(work):
+            if lane in self.desks:
+                log.info("lane.handed_over", lane=str(lane))
+                self.desks[lane].handed_over = True
+                self.desks[lane].wake.set()
         for lane in self.cluster.to_take(work):
             if lane in self._workers:
                 continue
@@ -325,7 +330,7 @@ class Engine:
             await self._tell_aside(desk)
             began = self._clock.monotonic()
             idle_since: float | None = None
-            while not self._stopped.is_set():
+            while not (self._stopped.is_set() or desk.handed_over):
                 was_halted = desk.is_halted
                 await self._round(desk, follower)
                 if desk.clock.monotonic() - began > LONGEST_REST_SECONDS:

@@ -2,9 +2,10 @@
 
 from typing import cast
 
-from nonchalant.cluster import Cluster
-from nonchalant.model import LaneKey, Lease
+from nonchalant.cluster import CROWDED_SWEEPS, PATIENT_SWEEPS, Cluster
+from nonchalant.model import LaneKey, Lease, State
 from nonchalant.ports import Clock, LaneWork, Store
+from tests.stages.rig import ALICE, BOB, Rig, staged
 
 LANES = [LaneKey(31337, f"0x{number:040x}") for number in range(4)]
 
@@ -14,6 +15,13 @@ def a_node(*held: LaneKey, live_nodes: int = 1) -> Cluster:
     node.leases = {lane: Lease(lane, "me", 1, 0.0) for lane in held}
     node._live_nodes = live_nodes
     return node
+
+
+def in_a_crowd(node: Cluster, work: list[LaneWork]) -> list[LaneKey]:
+    """What it hands over once it has been crowded for long enough."""
+    for _ in range(CROWDED_SWEEPS - 1):
+        assert node.to_hand_over(work) == []
+    return node.to_hand_over(work)
 
 
 def with_work(*lanes: LaneKey, held: tuple[LaneKey, ...] = ()) -> list[LaneWork]:
@@ -36,3 +44,64 @@ def test_what_is_held_counts_for_the_share() -> None:
 def test_a_lane_without_work_that_is_still_held_keeps_nobody_waiting() -> None:
     node = a_node(LANES[0])
     assert node.to_take(with_work(LANES[1])) == [LANES[1]]
+
+
+def test_a_node_that_stays_alone_hands_nothing_over() -> None:
+    assert in_a_crowd(a_node(*LANES), with_work(*LANES, held=tuple(LANES))) == []
+
+
+def test_who_has_more_than_its_share_for_a_while_hands_over_a_little_at_a_time() -> None:
+    node = a_node(*LANES, live_nodes=2)
+    assert in_a_crowd(node, with_work(*LANES, held=tuple(LANES))) == [LANES[3]]
+    del node.leases[LANES[3]]
+    assert node.to_hand_over(with_work(*LANES, held=tuple(LANES[:3]))) == [LANES[2]]
+    del node.leases[LANES[2]]
+    assert node.to_hand_over(with_work(*LANES, held=tuple(LANES[:2]))) == []
+
+
+def test_work_that_comes_and_goes_moves_nothing() -> None:
+    node, all_of_it = a_node(*LANES, live_nodes=2), with_work(*LANES, held=tuple(LANES))
+    for _ in range(CROWDED_SWEEPS - 1):
+        assert node.to_hand_over(all_of_it) == []
+    assert node.to_hand_over(with_work(*LANES[:1], held=tuple(LANES[:1]))) == []
+    assert node.to_hand_over(all_of_it) == []
+
+
+@staged(nodes=0)
+async def test_what_nobody_else_takes_is_kept_until_nodes_come_or_go(rig: Rig) -> None:
+    """Not every node has every key: a lane must not go to and fro."""
+    node = Cluster(rig.store, rig.clock, owner="me", ttl=10, lanes=LANES)
+    await rig.store.declare(LANES)
+    await rig.store.heartbeat("other", 10)
+    await node.beat()
+    for lane in LANES:
+        await node.take(lane)
+    held = with_work(*LANES, held=tuple(LANES))
+    free = [*held[:3], LaneWork(LANES[3], None)]
+    assert in_a_crowd(node, held) == [LANES[3]]
+    await node.let_go(LANES[3])
+    # A fair node would have taken it: it has less than its share.
+    assert [node.to_take(free) for _ in range(PATIENT_SWEEPS)] == [[]] * PATIENT_SWEEPS
+    assert node.to_take(free) == [LANES[3]]
+    await node.take(LANES[3])
+    assert node.to_hand_over(held) == [LANES[2]]
+    await rig.store.heartbeat("third", 10)
+    await node.beat()
+    assert node.to_hand_over(held) == [LANES[3]]
+
+
+@staged()
+async def test_a_node_that_joins_gets_its_share_and_nothing_under_way_is_dropped(rig: Rig) -> None:
+    old = rig.node
+    txs = [*await rig.submit_all(["a1", "a2"], ALICE), *await rig.submit_all(["b1", "b2"], BOB)]
+    for tx in txs:
+        await rig.reaches(tx, State.SENT)
+    young = await rig.start_node()
+    await rig.advance(20.0)
+    owners = {(await rig.lane(lane)).owner for lane in (ALICE, BOB)}
+    assert owners == {old.engine.cluster.owner, young.engine.cluster.owner}
+    assert [await rig.state(tx) for tx in txs] == [State.SENT] * 4
+    await rig.mine(2)
+    await rig.finalise()
+    assert [await rig.state(tx) for tx in txs] == [State.CONFIRMED] * 4
+    assert [rig.executions(label) for label in ("a1", "a2", "b1", "b2")] == [1, 1, 1, 1]
