@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nonchalant.tables import bad
+from nonchalant.tables import Found, Table, bad, file_path, label
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,20 @@ class FileSecret:
 
 
 Secret = EnvSecret | FileSecret
+
+
+def parse_secret(found: Found, known: Sequence[str] = ("env", "file")) -> Secret:
+    """Where the settings say a secret is kept. `known` are the ways that an error tells of, where there are more."""
+    if isinstance(found.value, str):
+        raise bad(found.path, 'a secret never stands in the settings itself; use { env = "…" } or { file = "…" }')
+    table = Table(found, known)
+    name = table.take("env", label, None)
+    path = table.take("file", file_path, None)
+    if name is not None and path is None:
+        return EnvSecret(name, f"{found.path}.env")
+    if path is not None and name is None:
+        return FileSecret(path, f"{found.path}.file")
+    raise bad(found.path, f"expected exactly one of {', '.join(known)}")
 
 
 def resolve_secret(secret: Secret, environ: Mapping[str, str] | None = None) -> str:

@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlsplit
 
+from nonchalant.amounts import LIMIT, parse_wei
 from nonchalant.errors import BadSettings
+from nonchalant.model import Wei
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -125,6 +128,56 @@ def each(parse: Callable[[Found], T]) -> Callable[[Found], tuple[T, ...]]:
         )
 
     return parse_each
+
+
+def http_url(found: Found) -> str:
+    url = string(found)
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    # Never the URL itself in an error: it may carry a key.
+    if not usable or re.search(r"[\s\x00-\x1f]", url):
+        raise bad(found.path, "expected a URL that starts with http:// or https:// and names a host")
+    return url
+
+
+def file_path(found: Found) -> Path:
+    try:
+        path = Path(string(found)).expanduser()
+    except RuntimeError as error:
+        raise bad(found.path, str(error)) from None
+    if "\0" in str(path):
+        raise bad(found.path, "expected the path of a file")
+    return found.folder / path
+
+
+def label(found: Found) -> str:
+    text = string(found)
+    if not re.fullmatch(r"[\w.:@/ -]{1,100}", text):
+        raise bad(found.path, "expected a name of at most 100 letters, digits and . : @ / - _")
+    return text
+
+
+def wei(found: Found) -> Wei:
+    if isinstance(found.value, int) and not isinstance(found.value, bool):
+        if 0 <= found.value < LIMIT:
+            return found.value
+        raise bad(found.path, "expected an amount of wei from 0 up to 256 bits")
+    if not isinstance(found.value, str):
+        raise bad(found.path, 'expected an amount of wei, such as 5000000000 or "5 gwei"')
+    try:
+        return parse_wei(found.value)
+    except ValueError as error:
+        raise bad(found.path, str(error)) from None
+
+
+def refuse_duplicates(path: str, what: str, values: Sequence[str], *, secret: bool = False) -> None:
+    """`secret`: the values themselves may not stand in an error."""
+    for index, value in enumerate(values):
+        if value in values[:index]:
+            raise bad(f"{path}[{index}]", f"{what} is there twice" if secret else f"{value} is there twice as {what}")
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:
