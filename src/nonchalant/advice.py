@@ -26,7 +26,7 @@ HOOK_SECONDS = 1.0
 LONGEST_ALERT = 500
 
 ParseReplacement = Callable[[LaneKey, Mapping[str, object]], tuple[Payload, Speed | Fees | None]]
-CheckFees = Callable[[LaneKey, Fees], None]
+CheckFees = Callable[[LaneKey, Fees], object]
 
 
 class Adviser:
@@ -38,24 +38,32 @@ class Adviser:
         self._offload = offload
         self._parse = parse
         self._check = check
+        self._turn = (
+            asyncio.Lock()
+        )  # several lanes may ask: waiting for one's turn is no failure, and takes no time of it
 
     async def advise(
         self, tx: Transaction, lane: LaneSnapshot, head: HeadSnapshot, fees: Market, now: Millis
     ) -> Advice:
         """None: wait. `HookFailed` if it does not answer, or what is no answer; `HookRefused` if that is against the rules."""
+        async with self._turn:
+            answer = await self._ask(lambda: self._hook(tx, lane, head, fees, now))
+        try:
+            return self._checked(tx, answer)
+        except BadRequest as problem:
+            raise HookRefused(f"its {type(answer).__name__.lower()} is refused: {problem}") from problem
+
+    async def _ask(self, question: Callable[[], object]) -> object:
         try:
             async with asyncio.timeout(HOOK_SECONDS):
-                answer = await self._offload(lambda: self._hook(tx, lane, head, fees, now))
+                return await self._offload(question)
         except HookFailed:
             raise
         except TimeoutError:
             raise HookFailed(f"it did not answer within {HOOK_SECONDS:g} s") from None
         except Exception as error:
-            raise HookFailed(f"{type(error).__name__}: {error}") from error
-        try:
-            return self._checked(tx, answer)
-        except BadRequest as problem:
-            raise HookRefused(f"its {type(answer).__name__.lower()} is refused: {problem}") from problem
+            # What it says may name anything: that is for the node's own log.
+            raise HookFailed(f"it raised {type(error).__name__}; the node's log says more") from error
 
     def _checked(self, tx: Transaction, answer: object) -> Advice:
         match answer:
@@ -73,7 +81,7 @@ class Adviser:
                 return Replace(tx.id, payload, price)
             case hooks.Alert(str() as reason) if reason:
                 return hooks.Alert(reason[:LONGEST_ALERT])
-        raise HookFailed(f"{repr(answer)[:200]} is none of the answers it may give")
+        raise HookFailed(f"it answered a {type(answer).__name__}, which is none of the answers it may give")
 
 
 def _are_amounts(fees: Fees) -> bool:

@@ -34,7 +34,6 @@ from nonchalant.steering import LaneHandle
 from nonchalant.store.sqlite import SqliteStore
 from nonchalant.waiting_for import MOST_COUNTED, Situation, why
 from nonchalant.wire import (
-    check_caps,
     parse_bump,
     parse_lane,
     parse_reason,
@@ -431,7 +430,7 @@ def adviser_of(settings: Settings, accounts: Mapping[LaneKey, AccountSettings]) 
         load_hook(settings.attention_hook),
         LoneThread(),
         parse=lambda lane, request: parse_replacement(request, rules_of(lane, settings, accounts)),
-        check=lambda lane, fees: check_caps(fees, rules_of(lane, settings, accounts)),
+        check=lambda lane, fees: parse_bump({"fees": _fee_fields(fees)}, rules_of(lane, settings, accounts)),
     )
 
 

@@ -8,6 +8,7 @@ or refused like others. Without a hook nothing is done here, and nothing is ever
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -15,6 +16,7 @@ import structlog
 from nonchalant.desk import HOOK_FAILED_MARK, HOOK_REFUSED_MARK, Desk, Heard
 from nonchalant.errors import HookFailed, HookRefused, NonchalantError, TooManyReplacements, WishRefused
 from nonchalant.hooks import Alert, HeadSnapshot, LaneSnapshot
+from nonchalant.lanes import Work
 from nonchalant.model import Attention, Market, Millis, Transaction
 from nonchalant.ports import Adviser
 
@@ -23,37 +25,52 @@ log = structlog.get_logger()
 # While a mark stays, it is asked again after this long.
 AGAIN: Millis = 60_000
 
-# How often the queue is looked at for marks, and how far.
+# How often the queue is looked at for marks, and how far at once; the next look goes on there.
 LOOK: Millis = 2_000
 MOST_MARKED = 200
 
 # Questions in one go; then it is seen anew what is marked.
 AT_ONCE = 20
 
+# Of what it says, in a mark or an event.
+LONGEST = 500
+
 
 async def attend(desk: Desk) -> bool:
     """Tell what came of the hook's answers, and ask it what is due. True: something changed."""
     if desk.adviser is None:
         return False
-    changed = await _tell(desk)
-    if desk.asking is None:
-        due = await _due(desk)
-        if due:
-            around = _around(desk, await desk.eyes.market())
-            desk.asking = asyncio.create_task(_ask(desk, desk.adviser, due, around))
+    work = desk.work()
+    _hear(desk, work)
+    due = await _due(desk) if desk.asking is None else []
+    _mark(desk, work, all_asked=not due and desk.asking is None)
+    changed = await desk.commit(work)
+    if due:
+        around = _around(desk, await desk.eyes.market())
+        desk.asking = asyncio.create_task(_ask(desk, desk.adviser, due, around))
     return changed
 
 
 async def _due(desk: Desk) -> list[Transaction]:
-    now = desk.ticks()
+    now, page = desk.ticks(), desk.marked_queued
     if now >= desk.look_after:
         desk.look_after = now + LOOK
-        desk.marked_queued = list(await desk.store.marked(desk.key, limit=MOST_MARKED))
-    marked = [tx for tx in (*desk.lane.transactions.values(), *desk.marked_queued) if tx.attention is not None]
+        if not _unasked(desk, page):
+            # All of these were asked about: turn the page, or begin anew.
+            desk.marked_after = page[-1].place if len(page) >= MOST_MARKED else 0
+        page = desk.marked_queued = list(await desk.store.marked(desk.key, after=desk.marked_after, limit=MOST_MARKED))
+    marked = [tx for tx in (*desk.lane.transactions.values(), *page) if tx.attention is not None]
     keys = {(tx.id, tx.attention.code) for tx in marked if tx.attention is not None}
     desk.asked_at = {key: at for key, at in desk.asked_at.items() if key in keys or now - at < AGAIN}
-    due = [tx for tx in marked if tx.attention and now - desk.asked_at.get((tx.id, tx.attention.code), -AGAIN) >= AGAIN]
-    return due[:AT_ONCE]
+    asked = {tx_id for tx_id, _ in desk.asked_at}
+    desk.hook_troubles = {one: trouble for one, trouble in desk.hook_troubles.items() if one in asked}
+    return _unasked(desk, marked)[:AT_ONCE]
+
+
+def _unasked(desk: Desk, marked: Sequence[Transaction]) -> list[Transaction]:
+    """Those it was not asked about of late."""
+    now, asked_at = desk.ticks(), desk.asked_at
+    return [tx for tx in marked if tx.attention and now - asked_at.get((tx.id, tx.attention.code), -AGAIN) >= AGAIN]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,43 +115,57 @@ async def _consult(desk: Desk, adviser: Adviser, tx: Transaction, around: Around
     try:
         advice = await adviser.advise(tx, around.lane, around.head, around.fees, around.now)
         if isinstance(advice, Alert):
-            return Heard(tx.id, alert=advice.reason)
+            return Heard(tx.id, alert=_plain(advice.reason))
         if advice is not None and desk.carry_out is not None:
             log.info("hook.advised", lane=str(desk.key), tx=tx.id, advice=type(advice).__name__.lower())
             await desk.carry_out(advice)
     except HookFailed as failure:
-        log.warning("hook.failed", lane=str(desk.key), tx=tx.id, reason=str(failure))
-        return Heard(tx.id, failed=str(failure))
+        cause = repr(failure.__cause__) if failure.__cause__ else None
+        log.warning("hook.failed", lane=str(desk.key), tx=tx.id, reason=str(failure), cause=cause)
+        return Heard(tx.id, failed=_plain(str(failure)))
     except (HookRefused, WishRefused, TooManyReplacements) as refusal:
         log.warning("hook.refused", lane=str(desk.key), tx=tx.id, reason=str(refusal))
-        return Heard(tx.id, refused=str(refusal))
+        return Heard(tx.id, refused=_plain(str(refusal)))
     except NonchalantError as problem:
         # Not the hook's doing: it ended meanwhile, or the store is away. If the mark stays, it is asked again.
         log.info("hook.unheard", lane=str(desk.key), tx=tx.id, reason=str(problem))
     except Exception as error:
         log.exception("hook.broke", lane=str(desk.key), tx=tx.id)
-        return Heard(tx.id, failed=f"{type(error).__name__}: {error}")
+        return Heard(tx.id, failed=f"{type(error).__name__}; the node's log says more")
     return Heard(tx.id)
 
 
-async def _tell(desk: Desk) -> bool:
-    """Mark the lane if its hook fails or wants what may not be; an alert is the transaction's own."""
+def _plain(text: str) -> str:
+    """What any store can keep: somebody else's code may say very much, or what is no Unicode at all."""
+    return text[:LONGEST].encode(errors="replace").decode()
+
+
+def _hear(desk: Desk, work: Work) -> None:
+    """What came of the questions: an alert is the transaction's own, trouble with the hook is the lane's."""
     heard, desk.heard[:] = list(desk.heard), []
-    work = desk.work()
     for one in heard:
-        mark = work.lane_record.attention
-        if one.failed is not None and mark is None:
+        desk.hook_troubles.pop(one.tx_id, None)
+        if one.failed is not None:
             reason = (
                 f"the attention hook fails, which counts as waiting ({one.tx_id}: {one.failed}); mend it and restart"
             )
-            work.mark_lane(Attention(HOOK_FAILED_MARK, reason, work.at))
+            desk.hook_troubles[one.tx_id] = Attention(HOOK_FAILED_MARK, reason, work.at)
         elif one.refused is not None:
-            if mark is None:
-                reason = f"what the attention hook wants is not done ({one.tx_id}: {one.refused}); mend it and restart"
-                work.mark_lane(Attention(HOOK_REFUSED_MARK, reason, work.at))
+            reason = f"what the attention hook wants is not done ({one.tx_id}: {one.refused}); mend it and restart"
+            desk.hook_troubles[one.tx_id] = Attention(HOOK_REFUSED_MARK, reason, work.at)
         elif one.alert is not None:
             log.warning("hook.alert", lane=str(desk.key), tx=one.tx_id, reason=one.alert)
             work.event("tx.attention", tx_id=one.tx_id, code="hook_alert", reason=one.alert)
-        elif mark is not None and mark.code in (HOOK_FAILED_MARK, HOOK_REFUSED_MARK):
-            work.mark_lane(None)
-    return await desk.commit(work)
+
+
+def _mark(desk: Desk, work: Work, *, all_asked: bool) -> None:
+    """Mark the lane for as long as its hook fails, or wants what may not be, for any transaction that it is asked about."""
+    mark = desk.lane.record.attention
+    is_ours = mark is not None and mark.code in (HOOK_FAILED_MARK, HOOK_REFUSED_MARK)
+    if mark is not None and not is_ours:
+        return  # it says more
+    if desk.hook_troubles:
+        # That it fails comes first: what it wants otherwise says less.
+        work.mark_lane(min(desk.hook_troubles.values(), key=lambda trouble: trouble.code))
+    elif is_ours and all_asked:
+        work.mark_lane(None)

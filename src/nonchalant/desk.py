@@ -171,7 +171,9 @@ class Desk:
     asking: asyncio.Task[None] | None = None
     asked_at: dict[tuple[TxId, str], Millis] = field(default_factory=dict)  # in ticks, by transaction and mark
     heard: list[Heard] = field(default_factory=list)  # not yet told
+    hook_troubles: dict[TxId, Attention] = field(default_factory=dict)  # by whom it was asked about
     marked_queued: list[Transaction] = field(default_factory=list)  # as the queue was last looked at
+    marked_after: int = 0  # the place after which it was
     look_after: Millis = 0  # in ticks
     careful_until: Millis = 0  # in ticks: something failed, and nobody knows on whom
     control: Control = field(default_factory=Control)

@@ -551,6 +551,7 @@ class Engine:
             desk.assign_due
             or desk.asking
             or desk.heard
+            or desk.hook_troubles
             or desk.marked_queued
             or desk.aside
             or desk.inbox

@@ -393,8 +393,8 @@ class Store(Protocol):
         Nothing while people keep the lane from giving out nonces.
         """
 
-    async def marked(self, lane: LaneKey, *, limit: int) -> Sequence[Transaction]:
-        """What is queued, held or not, and carries a mark."""
+    async def marked(self, lane: LaneKey, *, limit: int, after: int = 0) -> Sequence[Transaction]:
+        """What is queued, held or not, and carries a mark, by its place; `after`: the place to go on from."""
 
     async def has_queued_before(self, tx: Transaction) -> bool:
         """Whether something in its lane that was accepted earlier is still queued and not held."""

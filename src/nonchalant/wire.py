@@ -293,7 +293,7 @@ def _fees(given: FeesBody | None, rules: FeeRules) -> Speed | Fees | None:
     """What is offered, within the caps. None: the caller leaves it to us."""
     asked = None if given is None else _offered(given)
     if isinstance(asked, Fees):
-        check_caps(asked, rules)
+        _check_caps(asked, rules)
     return asked
 
 
@@ -317,7 +317,7 @@ def _offered(given: FeesBody) -> Speed | Fees | None:
     raise BadRequest("expected one of: speed; max_fee_per_gas with max_priority_fee_per_gas; gas_price", field="fees")
 
 
-def check_caps(asked: Fees, rules: FeeRules) -> None:
+def _check_caps(asked: Fees, rules: FeeRules) -> None:
     name = "gas_price" if asked.priority is None else "max_fee_per_gas"
     limits = [(name, asked.max_fee, rules.max_fee)]
     if asked.priority is not None:

@@ -54,7 +54,7 @@ async def test_a_payload_the_encoder_chokes_on_is_held_and_the_others_go_on(rig:
     assert "OverflowError" in held.attention.reason
     # Whoever mends the cause releases it, and it goes.
     rig.chain.digest = digest  # type: ignore[method-assign]
-    await asking(rig).release(bad.id)
+    await asking(rig).release(bad.id, "set_aside")
     await settles(rig, bad)
 
 

@@ -485,8 +485,11 @@ class SqliteStore:
 
         await self._write(act)
 
-    async def marked(self, lane: LaneKey, *, limit: int) -> Sequence[Transaction]:
-        return await self._read(lambda: self._readable_transactions(self._all("marked", **lane._asdict(), limit=limit)))
+    async def marked(self, lane: LaneKey, *, limit: int, after: int = 0) -> Sequence[Transaction]:
+        def page(start: int | None, limit: int) -> list[sqlite3.Row]:
+            return self._all("marked", **lane._asdict(), after=start, limit=limit)
+
+        return await self._read(lambda: self._full_page(page, "place", after, limit, self._readable_transactions))
 
     async def has_queued_before(self, tx: Transaction) -> bool:
         found = await self._read(lambda: self._all("queued_before", **tx.lane._asdict(), place=tx.place))
