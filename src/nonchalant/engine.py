@@ -29,6 +29,7 @@ from nonchalant.errors import (
     StoreUnavailable,
     Unreachable,
 )
+from nonchalant.follow import Follower
 from nonchalant.grant import grant
 from nonchalant.housekeeping import RETENTION, Housekeeping
 from nonchalant.lanes import Lane
@@ -40,7 +41,7 @@ from nonchalant.rescue import rescue
 from nonchalant.settle import settle
 from nonchalant.tend import tend
 from nonchalant.waiting import nap
-from nonchalant.watch import Follower, watch
+from nonchalant.watch import watch
 
 log = structlog.get_logger()
 

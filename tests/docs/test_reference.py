@@ -11,10 +11,10 @@ from docs import generate, inventory
 from nonchalant import lifecycle
 from nonchalant.config import parse_settings
 from nonchalant.model import Market, Speed
+from nonchalant.panel import STALLED_SECONDS
 from nonchalant.policy import Patience
 from nonchalant.service.routes import ROUTES
 from nonchalant.sim import run
-from nonchalant.watch import STALLED_SECONDS
 from tests.docs.pages import PAGES, ROOT, Block, blocks, everything, name, prose, quoted
 
 COMMANDS = {command.name: command for command in inventory.commands()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nonchalant import WishRefused, watch
+from nonchalant import WishRefused, follow
 from nonchalant.app import Nonchalant
 from nonchalant.model import Fees, Mode, State
 from tests import anvil
@@ -17,7 +17,7 @@ PRICE = Fees(50 * GWEI, GWEI)
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "BEHIND_SECONDS", 0.5)
+    monkeypatch.setattr(follow, "BEHIND_SECONDS", 0.5)
 
 
 async def marked(node: Nonchalant, code: str) -> None:

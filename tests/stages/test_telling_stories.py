@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from nonchalant.follow import MAX_WALK
 from nonchalant.model import Speed, State, View
+from nonchalant.panel import STALLED_SECONDS
 from nonchalant.policy import Patience
 from nonchalant.sim.blocks import SimBlock
 from nonchalant.sim.pool import BESU
-from nonchalant.watch import MAX_WALK, STALLED_SECONDS
 from tests.lessons import lesson
 from tests.stages.rig import ALICE, BLOCK_SECONDS, BOB, Rig, staged, unreachable
 from tests.stages.voices import Voice

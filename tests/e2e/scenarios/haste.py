@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from nonchalant import app, assign, broadcast, desk, engine, policy, watch
+from nonchalant import app, assign, broadcast, desk, engine, follow, panel, policy
 from nonchalant.config import Settings
 from nonchalant.engine import EngineRules
 from nonchalant.model import Speed
@@ -18,9 +18,9 @@ PATIENCE = Patience(resend_after=200, bump_after=dict.fromkeys(Speed, 400))
 QUICK = {
     (engine, "TICK_SECONDS"): 0.05,
     (engine, "REST_SECONDS"): 0.05,
-    (watch, "LOOK_SECONDS"): 0.3,
-    (watch, "HEDGE_SECONDS"): 0.3,
-    (watch, "MARKET_SECONDS"): 0.1,
+    (panel, "LOOK_SECONDS"): 0.3,
+    (panel, "HEDGE_SECONDS"): 0.3,
+    (follow, "MARKET_SECONDS"): 0.1,
     (assign, "FIRST_RETRY"): 50,
     (assign, "LONGEST_RETRY"): 200,
     (desk, "SIGNER_PAUSE"): 100,

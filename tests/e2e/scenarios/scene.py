@@ -18,6 +18,7 @@ from eth_account.datastructures import SignedTransaction
 from eth_utils import to_checksum_address
 
 from nonchalant.app import Handle, Nonchalant, Wrap
+from nonchalant.follow import Follower
 from nonchalant.model import (
     TERMINAL_STATES,
     Attempt,
@@ -30,7 +31,6 @@ from nonchalant.model import (
 )
 from nonchalant.ports import Signer
 from nonchalant.testing import FaultProxy
-from nonchalant.watch import Follower
 from nonchalant.wishes import Release, Reserve, Use
 from tests import anvil
 from tests.anvil import Anvil

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nonchalant import watch
+from nonchalant import follow
 from nonchalant.model import Fees, State
 from nonchalant.windows import Pace
 from tests import anvil
@@ -100,7 +100,7 @@ async def test_a_shared_account_that_others_used_meanwhile_is_not_put_in_quarant
 
 @lesson("slow-neighbour")
 async def test_a_chain_that_is_another_one_is_told_on_its_lanes(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "TROUBLE_SECONDS", 0.3)
+    monkeypatch.setattr(follow, "TROUBLE_SECONDS", 0.3)
     await scene.start()
     await scene.pay("a")
     await scene.sent("a")
