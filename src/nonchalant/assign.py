@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from nonchalant import fees as prices
 from nonchalant import funds, lifecycle, policy, signing
 from nonchalant.desk import MOST_MOVED, SIGNER_MARK, Aside, Desk
-from nonchalant.errors import NodeRefused, RowMoved, SignerFailed, Unencodable, Unreachable
+from nonchalant.errors import NodeRefused, Poisoned, RowMoved, SignerFailed, Unencodable, Unreachable
 from nonchalant.health import OUT_OF_FUNDS
 from nonchalant.lanes import Work
 from nonchalant.model import (
@@ -30,7 +30,7 @@ from nonchalant.model import (
     TxId,
     Wei,
 )
-from nonchalant.poison import handling
+from nonchalant.poison import handling, subject_of
 from nonchalant.signing import Prepared
 
 # A transaction that could not be sent is looked at again after this long, doubling up to the longest.
@@ -91,7 +91,10 @@ async def assign(desk: Desk) -> bool:
         return False
     desk.assign_due = False  # from here on, whoever brings work says so again
     room = 1 if desk.careful else room
-    due = await desk.store.queued(desk.key, limit=room, skip=[*resting, *_broken(desk)])
+    due = await desk.store.queued(desk.key, limit=room, skip=[*resting, *_broken(desk), *_suspect(desk)])
+    if not due and desk.unsigned is not None:
+        desk.unsigned, desk.assign_due = None, True  # there is nobody else: its own turn again
+        return False
     if len(due) < room:
         _forget_gone(desk, {tx.id for tx in due}, resting)
     else:
@@ -100,8 +103,7 @@ async def assign(desk: Desk) -> bool:
         desk.waits_for_funds = _lack_funds(desk)
         return False
     try:
-        with handling(due[0].id if desk.careful else None, commits=True):
-            changed = await _assign(desk, due, everything=len(due) < room)
+        changed = await _assign(desk, due, everything=len(due) < room)
     except RowMoved:
         # Somebody changed a queued row meanwhile: the bytes were never sent, so build the batch anew.
         desk.assign_due = True
@@ -117,15 +119,24 @@ async def assign(desk: Desk) -> bool:
 
 
 async def _assign(desk: Desk, due: Sequence[Transaction], *, everything: bool) -> bool:
-    gone = await _hold_twins(desk, due)
-    gone |= await _expire(desk, [tx for tx in due if tx.id not in gone])
+    alone = due[0].id if desk.careful else None
+    with handling(alone, commits=True):
+        gone = await _hold_twins(desk, due)
+        gone |= await _expire(desk, [tx for tx in due if tx.id not in gone])
+    # What fails here may be about all of them, or about what is in flight: each is blamed for no more than its own part.
     verdicts = await _judge(desk, [tx for tx in due if tx.id not in gone])
-    return await _sign_and_commit(desk, verdicts, everything=everything)
+    with handling(alone, commits=True):
+        return await _sign_and_commit(desk, verdicts, everything=everything)
 
 
 def _broken(desk: Desk) -> list[TxId]:
     """Those that broke this stage: they are held, or could not even be."""
     return [subject for stage, subject in desk.strikes.aside if stage == desk.stage]
+
+
+def _suspect(desk: Desk) -> list[TxId]:
+    """Whom the signer failed on when it was asked for that one alone: others have their turn, and tell who it is."""
+    return [] if desk.unsigned is None else [desk.unsigned.subject]
 
 
 def _is_stopped(desk: Desk) -> bool:
@@ -273,7 +284,7 @@ async def _with_data_fees(desk: Desk, verdicts: Sequence[Verdict]) -> list[Verdi
     if not ready:
         return list(verdicts)
     unasked = (slot for slot in desk.lane.open_slots() if slot.nonce not in desk.lane.data_fees)
-    flying = [slot for slot in unasked if slot.attempts]
+    flying = [slot for slot in unasked if slot.attempts and not desk.is_aside(subject_of(slot))]
     drafts = [_draft_in_flight(desk, slot) for slot in flying]
     drafts += [_draft(desk, one, nonce) for one, nonce in zip(ready, desk.lane.take(len(ready)), strict=True)]
     try:
@@ -293,7 +304,8 @@ async def _with_data_fees(desk: Desk, verdicts: Sequence[Verdict]) -> list[Verdi
 def _draft_in_flight(desk: Desk, slot: Slot) -> Draft:
     tx, last = desk.lane.transaction_of(slot), slot.attempts[-1]
     version = last.payload_version
-    payload = Payload.nothing(desk.key.address) if tx is None or version == 0 else tx.payload_of(version)
+    with handling(subject_of(slot)):
+        payload = Payload.nothing(desk.key.address) if tx is None or version == 0 else tx.payload_of(version)
     return Draft(lane=desk.key, nonce=slot.nonce, payload=payload, gas=last.gas, fees=last.fees)
 
 
@@ -334,7 +346,13 @@ async def _sign_and_commit(desk: Desk, verdicts: list[Verdict], *, everything: b
             case Ready():
                 pass
     prepared = _prepare(desk, work, [verdict for verdict in verdicts if isinstance(verdict, Ready)])
-    attempts = await signing.sign(desk, [one for _, one in prepared])
+    try:
+        attempts = await signing.sign(desk, [one for _, one in prepared])
+    except SignerFailed as failure:
+        if len(prepared) == 1:
+            # The next one is another; if it fails on that too, it is the signer.
+            desk.unsigned = None if desk.unsigned else Poisoned(prepared[0][1].subject, failure)
+        raise
     for (tx, _), attempt in zip(prepared, attempts, strict=True):
         work.move(tx, lifecycle.Assigned(attempt.nonce, attempt.hash))
         work.bind(attempt.nonce, SlotKind.TRANSACTION, attempt)
@@ -348,6 +366,8 @@ async def _sign_and_commit(desk: Desk, verdicts: list[Verdict], *, everything: b
     desk.waits_for_funds = everything and not attempts and _lack_funds(desk)
     charged = {verdict.tx.id: verdict.data_fee for verdict in verdicts if isinstance(verdict, Ready)}
     desk.lane.data_fees |= {one.nonce: charged[one.tx_id] for one in attempts if one.tx_id and charged[one.tx_id]}
+    if attempts and desk.unsigned is not None:
+        raise desk.unsigned
     return changed
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import structlog
 
 from nonchalant import funds, heads, windows
-from nonchalant.errors import LeaseLost, SignerFailed, Unreachable
+from nonchalant.errors import LeaseLost, Poisoned, SignerFailed, Unreachable
 from nonchalant.fees import FeeRules
 from nonchalant.funds import Purse
 from nonchalant.heads import Head
@@ -165,6 +165,7 @@ class Desk:
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     stage: str = ""  # the one that runs now
     strikes: Strikes = field(default_factory=Strikes)
+    tell_after: Millis = 0  # in ticks: what is left aside could not be marked
     # The attention hook, how what it wants is asked for, and what came of it.
     adviser: Adviser | None = None
     carry_out: Callable[[OfTransaction], Awaitable[object]] | None = None
@@ -204,6 +205,11 @@ class Desk:
         default_factory=Counter
     )  # wishes that the chain's silence keeps from being granted
     paused_until: Millis = 0  # in ticks: the signer failed
+    signatures: int = 0  # that it gave
+    unsigned_wishes: dict[str, tuple[Millis, int]] = field(
+        default_factory=dict
+    )  # that it failed on: when to try again, in ticks, and how many signatures there were
+    unsigned: Poisoned | None = None  # on whom alone, when it last did: it may not be the signer's fault
     quarantine_top: int | None = None  # the height at which this owner found the lane in quarantine
     fill_after: Millis = 0  # in ticks: nodes refused a filler, so the next one waits
     reasons: dict[tuple[Hash, BlockRef], Reason] = field(default_factory=dict)  # why what is mined reverted

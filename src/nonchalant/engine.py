@@ -20,7 +20,6 @@ from nonchalant.broadcast import broadcast
 from nonchalant.cluster import Cluster
 from nonchalant.desk import ASIDE_MARK, BEHIND_MARK, BROKEN_MARK, HALTED_MARK, TROUBLE_MARK, Desk, LaneRules
 from nonchalant.errors import (
-    IllegalMove,
     LeaseLost,
     NodeRefused,
     NonchalantError,
@@ -35,9 +34,9 @@ from nonchalant.housekeeping import RETENTION, Housekeeping
 from nonchalant.lanes import Lane
 from nonchalant.model import Attention, BlockRef, LaneKey, Lease, Millis, Mode, State
 from nonchalant.notify import Notifier
-from nonchalant.poison import CAREFUL, WORLDLY, Strikes
+from nonchalant.poison import CAREFUL, WORLDLY, Strikes, subject_of
 from nonchalant.ports import Adviser, Chain, Clock, Entropy, Signer, Sink, Store
-from nonchalant.rescue import rescue
+from nonchalant.rescue import FILLING, rescue
 from nonchalant.settle import settle
 from nonchalant.tend import tend
 from nonchalant.waiting import nap
@@ -79,6 +78,9 @@ RESTARTS_BEFORE_A_MARK = 4
 
 # How long the granting of what a hook wants is waited for, beside the lane's work.
 ANSWER_SECONDS = 10.0
+
+# How soon a mark is tried again that could not be written.
+TELL_AGAIN: Millis = 30_000
 
 # How long a stage may wait for the chain before people are told.
 LONGEST_WAIT: Millis = 60_000
@@ -328,11 +330,12 @@ class Engine:
         desk = await self._sit_down(lease, follower, strikes)
         try:
             await self._take_over(desk, follower)
-            await self._tell_aside(desk)
+            await self._tell_broken(desk)
             began = self._clock.monotonic()
             idle_since: float | None = None
             while not (self._stopped.is_set() or desk.handed_over):
                 was_halted = desk.is_halted
+                await self._tell_aside(desk)
                 await self._round(desk, follower)
                 if desk.clock.monotonic() - began > LONGEST_REST_SECONDS:
                     await self._tell_recovery(desk)
@@ -367,8 +370,8 @@ class Engine:
         desk.clear_mark(work, BROKEN_MARK)
         await desk.commit(work)
 
-    async def _tell_aside(self, desk: Desk) -> None:
-        """Mark what a stage leaves aside from now on; what is queued leaves the line. A mark that fails is not missed."""
+    async def _tell_broken(self, desk: Desk) -> None:
+        """Mark a lane that starts anew again and again."""
         work = desk.work()
         if desk.strikes.restarts >= RESTARTS_BEFORE_A_MARK:
             reason = (
@@ -376,22 +379,40 @@ class Engine:
             )
             work.mark_lane(Attention(BROKEN_MARK, reason, work.at))
         await desk.commit(work)
-        untold, desk.strikes.untold = desk.strikes.untold, {}
-        for subject, reason in untold.items():
+
+    async def _tell_aside(self, desk: Desk) -> None:
+        """Mark what a stage leaves aside from now on; what is queued leaves the line. What cannot be marked now is later."""
+        if desk.is_halted or desk.retired:
+            return
+        strikes, work = desk.strikes, desk.work()
+        slots = {subject_of(slot) for slot in desk.lane.slots.values()}
+        strikes.look_again(desk.ticks(), slots | {FILLING})
+        if not any(desk.lane.transactions.get(subject) is None for _, subject in strikes.aside):
+            desk.clear_mark(work, ASIDE_MARK)
+            await desk.commit(work)
+        if desk.ticks() < desk.tell_after:
+            return
+        for subject, reason in list(strikes.untold.items()):
             log.error("tx.set_aside", lane=str(desk.key), subject=subject, reason=reason)
-            work = desk.work()
-            mark = Attention(ASIDE_MARK, f"{reason}; the others go on. See the log, then cancel it", work.at)
             try:
-                tx = desk.lane.transactions.get(subject) or await desk.store.transaction(subject)
-                if tx is None:
-                    work.mark_lane(mark)
-                elif tx.live:
-                    work.move(tx, lifecycle.Held(mark) if tx.state is State.QUEUED else lifecycle.Marked(mark))
-                await desk.commit(work)
-                if tx is not None and tx.state is State.QUEUED:
-                    desk.strikes.forgive(subject)  # it is out of the line until somebody releases it
-            except (IllegalMove, RowMoved, StoreUnavailable) as error:
+                await self._set_aside(desk, subject, reason)
+            except (RowMoved, StoreUnavailable) as error:
                 log.warning("mark.failed", lane=str(desk.key), subject=subject, reason=str(error))
+                desk.tell_after = desk.ticks() + TELL_AGAIN
+            else:
+                del strikes.untold[subject]
+
+    async def _set_aside(self, desk: Desk, subject: str, reason: str) -> None:
+        work = desk.work()
+        mark = Attention(ASIDE_MARK, f"{reason}; the others go on. See the log, then cancel it or release it", work.at)
+        tx = desk.lane.transactions.get(subject) or await desk.store.transaction(subject)
+        if tx is None:
+            work.mark_lane(mark)
+        elif tx.live and not tx.held:
+            work.move(tx, lifecycle.Held(mark) if tx.state is State.QUEUED else lifecycle.Marked(mark))
+        await desk.commit(work)
+        if tx is not None and tx.state is State.QUEUED:
+            desk.strikes.forgive(subject)  # it is out of the line until somebody releases it
 
     async def _sit_down(self, lease: Lease, follower: Follower, strikes: Strikes) -> Desk:
         loaded = await self._store.load(lease)
@@ -536,7 +557,7 @@ class Engine:
             desk.waits.pop(desk.stage, None)
             return changed
         except Poisoned as poison:
-            desk.strikes.strike(desk.stage, poison)
+            desk.strikes.strike(desk.stage, poison, desk.ticks())
             # What was found by working one at a time may have others behind it.
             desk.strikes.careful |= desk.careful
             raise

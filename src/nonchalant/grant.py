@@ -12,7 +12,7 @@ import structlog
 
 from nonchalant import fees as prices
 from nonchalant import lifecycle, policy, reserve, signing, tools
-from nonchalant.desk import Desk
+from nonchalant.desk import SIGNER_PAUSE, Desk
 from nonchalant.errors import (
     CommitUnknown,
     LeaseLost,
@@ -60,7 +60,8 @@ async def grant(desk: Desk) -> bool:
     desk.waiting = {wish.id: desk.waiting[wish.id] for wish in orders.wishes if wish.id in desk.waiting}
     changed = False
     for wish in orders.wishes:
-        changed |= await _grant_one(desk, wish)
+        if desk.ticks() >= desk.unsigned_wishes.get(wish.id, (0, 0))[0]:
+            changed |= await _grant_one(desk, wish)
     return changed
 
 
@@ -78,17 +79,17 @@ async def _grant_one(desk: Desk, wish: Wish) -> bool:
         desk.orders_due = True
         return False
     except SignerFailed as failure:
-        return await desk.pause_for_signer(failure)
+        if not _signs_others(desk, wish):
+            return await desk.pause_for_signer(failure)
+        answer = Refusal("cannot_be_sent", f"the signer signs others, and not this: {failure}")
     except (Unreachable, RowMoved, NodeRefused) as problem:
         # About the node, or the moment, not about the wish: the sweep brings it back, but not for ever.
         is_verdict = isinstance(problem, NodeRefused) and policy.is_verdict(problem)
         if not is_verdict and not _is_tried_enough(desk, wish):
             return False
         answer = Refusal("cannot_be_sent", str(problem))
-    except Unencodable as error:
-        answer = Refusal("cannot_be_sent", str(error))
-    except Unreadable as error:
-        answer = Refusal("undecodable", str(error))
+    except (Unencodable, Unreadable) as error:
+        answer = Refusal("undecodable" if isinstance(error, Unreadable) else "cannot_be_sent", str(error))
     except (LeaseLost, StoreUnavailable, CommitUnknown):
         raise  # about the lane, not about the wish
     except Exception:
@@ -107,6 +108,16 @@ def _is_tried_enough(desk: Desk, wish: Wish) -> bool:
     """Whether it has been tried in vain for so long that whoever wants it should be told."""
     desk.wish_tries[wish.id] += 1
     return desk.wish_tries[wish.id] >= MOST_TRIES
+
+
+def _signs_others(desk: Desk, wish: Wish) -> bool:
+    """Whether the signer, which fails on this wish, has signed others since it first did: then it is not the signer.
+
+    Until that shows, the wish waits for longer than the lane, so that others have their turn.
+    """
+    _, before = desk.unsigned_wishes.get(wish.id, (0, desk.signatures))
+    desk.unsigned_wishes[wish.id] = (desk.ticks() + 2 * SIGNER_PAUSE, before)
+    return desk.signatures > before
 
 
 async def _act(desk: Desk, work: Work, wish: Wish) -> None:

@@ -1,14 +1,14 @@
 """Poison: one transaction that makes a stage fail must stop nothing but itself.
 
 A stage says whom it handles. If that raises what nobody expected, the lane starts anew, and if the same one does it
-again, that stage leaves it aside. A failure that names nobody makes the lane careful for a while: it works one at a
-time, so that the next failure names somebody.
+again, that stage leaves it aside, and tries it again now and then: what broke it may be over. A failure that names
+nobody makes the lane careful for a while: it works one at a time, so that the next failure names somebody.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -16,6 +16,7 @@ from nonchalant.errors import (
     CommitUnknown,
     LeaseLost,
     NodeRefused,
+    NonchalantError,
     Poisoned,
     RowMoved,
     SignerFailed,
@@ -28,6 +29,9 @@ T = TypeVar("T")
 
 # How often one may break a stage before that leaves it aside.
 STRIKES = 2
+
+# How long it does so before it tries once more.
+ASIDE_FOR: Millis = 600_000
 
 # How long a lane works one at a time after a failure that named nobody.
 CAREFUL: Millis = 60_000
@@ -78,8 +82,9 @@ class Strikes:
     restarts: int = 0  # in a row, after failures that named nobody
     trouble: str = ""  # the last of them
     _counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _since: dict[tuple[str, str], Millis] = field(default_factory=dict)  # in ticks, of what is left aside
 
-    def strike(self, stage: str, poison: Poisoned) -> bool:
+    def strike(self, stage: str, poison: Poisoned, ticks: Millis = 0) -> bool:
         """Count it. True: from now on the stage leaves it aside."""
         key = (stage, poison.subject)
         self._counts[key] += 1
@@ -90,18 +95,32 @@ class Strikes:
             f"{stage} failed on it {self._counts[key]} times ({type(poison.cause).__name__}); the node's log says more"
         )
         self.aside[key] = self.untold[poison.subject] = reason
+        self._since[key] = ticks
         return True
 
     def broke(self, error: Exception) -> None:
         """A failure that names nobody."""
         self.careful, self.restarts = True, self.restarts + 1
-        self.trouble = f"{type(error).__name__}: {error}"[:200]
+        self.trouble = str(error)[:200] if isinstance(error, NonchalantError) else type(error).__name__
 
     def forgive(self, subject: str) -> None:
         """Something about it was changed: every stage may try it again."""
         for key in [key for key in self._counts if key[1] == subject]:
-            del self._counts[key]
-            self.aside.pop(key, None)
+            self._drop(key)
+
+    def look_again(self, ticks: Millis, live: Collection[str]) -> None:
+        """Forget what is not `live` any more; have a stage try once more what it left aside for long."""
+        for key in list(self.aside):
+            if key[1] not in live and key[1] not in self.untold:
+                self._drop(key)
+            elif ticks - self._since[key] >= ASIDE_FOR:
+                self._drop(key)
+                self._counts[key] = STRIKES - 1
+
+    def _drop(self, key: tuple[str, str]) -> None:
+        del self._counts[key]
+        self.aside.pop(key, None)
+        self._since.pop(key, None)
 
 
 def parts(items: Sequence[T], *, careful: bool) -> Sequence[Sequence[T]]:

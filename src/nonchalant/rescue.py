@@ -22,6 +22,7 @@ from nonchalant.model import (
     Slot,
     SlotKind,
     Transaction,
+    Wanted,
 )
 from nonchalant.poison import handling, subject_of
 from nonchalant.policy import BUMPED_AT_ONCE, NEVER_SENT, Bump, Close, GiveUp, Outbid, Resend
@@ -86,10 +87,16 @@ async def _move_slots(desk: Desk, *, can_sign: bool) -> bool:
 
 
 def _resend_aside(desk: Desk, work: Work, waiting: Sequence[Slot]) -> None:
-    """What this stage leaves alone is sent again all the same, as it was signed."""
+    """What this stage leaves alone is sent again all the same, as it was signed; past its deadline it is given up."""
     for slot in waiting:
         newest = slot.newest
-        if newest is not None and desk.is_aside(subject_of(slot)) and desk.sending(newest.hash).at is not None:
+        if not desk.is_aside(subject_of(slot)):
+            continue
+        if policy.has_expired(slot, desk.lane.transaction_of(slot), desk.store_now()):
+            # Nobody sends it any more: left alone, it would be a hole.
+            work.slot(replace(slot, wanted=Wanted.EXPIRY, payload_version=0))
+            desk.strikes.forgive(subject_of(slot))  # something else is to be done with it
+        elif newest is not None and desk.sending(newest.hash).at is not None:
             _resend(desk, work, slot, newest, None)
 
 

@@ -61,6 +61,7 @@ async def sign(desk: Desk, prepared: Sequence[Prepared]) -> list[Attempt]:
                 floor=floor,
             )
         )
+    desk.signatures += len(attempts)
     return attempts
 
 

@@ -12,7 +12,7 @@ from nonchalant.errors import (
     StoreUnavailable,
     Unreachable,
 )
-from nonchalant.poison import STRIKES, Strikes, handling, parts, subject_of
+from nonchalant.poison import ASIDE_FOR, STRIKES, Strikes, handling, parts, subject_of
 from tests.examples import a_slot
 
 
@@ -78,7 +78,26 @@ def test_a_failure_without_a_name_makes_the_lane_careful_and_is_counted() -> Non
     strikes = Strikes()
     strikes.broke(KeyError("x"))
     strikes.broke(ValueError("y"))
-    assert (strikes.careful, strikes.restarts, strikes.trouble) == (True, 2, "ValueError: y")
+    assert (strikes.careful, strikes.restarts, strikes.trouble) == (True, 2, "ValueError")
+    strikes.broke(RowMoved("ours to say"))
+    assert strikes.trouble == "ours to say"
+
+
+def test_what_is_left_aside_is_tried_once_more_after_a_while_and_forgotten_when_it_is_gone() -> None:
+    strikes, poison = Strikes(), Poisoned("tx", KeyError("x"))
+    for _ in range(STRIKES):
+        strikes.strike("rescue", poison, 1_000)
+    strikes.look_again(1_000 + ASIDE_FOR - 1, {"tx"})
+    assert ("rescue", "tx") in strikes.aside
+    strikes.look_again(1_000 + ASIDE_FOR, {"tx"})
+    assert strikes.aside == {}
+    assert strikes.strike("rescue", poison, 1_000 + ASIDE_FOR)  # once is enough now
+    strikes.look_again(1_000 + ASIDE_FOR, ())
+    assert ("rescue", "tx") in strikes.aside  # nobody was told yet
+    strikes.untold.clear()
+    strikes.look_again(1_000 + ASIDE_FOR, ())
+    assert strikes.aside == {}
+    assert not strikes.strike("rescue", poison)
 
 
 def test_a_careful_lane_works_one_by_one_and_others_in_one_go() -> None:
