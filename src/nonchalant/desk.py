@@ -104,7 +104,10 @@ class Eyes(Protocol):
     async def market(self) -> Market: ...
 
     async def vouch(self, block: BlockRef) -> bool:
-        """Whether a block at or below finality is canonical, asked of the endpoints if it is older than what we hold."""
+        """Whether the block is canonical; False only if another one is in its place. `Unreachable`: nobody can say.
+
+        Asked of the endpoints if it is older than what we hold, or if our chain shows another one there.
+        """
 
     def watch(self, lane: LaneKey, hashes: list[Hash]) -> None: ...
 

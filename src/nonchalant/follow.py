@@ -47,7 +47,7 @@ class Follower:
         self.trouble: str | None = None  # why settling stands still, for people
         self.halted: str | None = None  # a final block vanished: nothing more is done on this chain
         # Everybody who answers is below what was final here: nothing can be decided by such a chain.
-        self.is_behind = False
+        self.behind_since: float | None = None  # None: it is not so; on the clock's monotonic seconds
         self._troubled_since: float | None = None
         self._depth = depth
         self._clock = clock
@@ -57,6 +57,7 @@ class Follower:
         self._desks: dict[LaneKey, Desk] = {}
         self._watching: dict[Hash, LaneKey] = {}
         self._market: tuple[Market, BlockRef, float] | None = None
+        self._displaced: dict[BlockRef, bool] = {}  # asked for since the last poll: many slots share a block
         self._unread: tuple[Hash, float] | None = None  # a block whose receipts are missing, and since when
 
     @property
@@ -64,6 +65,10 @@ class Follower:
         """The chain so far, caught up or not: for following it only."""
         assert self._head is not None
         return self._head
+
+    @property
+    def is_behind(self) -> bool:
+        return self.behind_since is not None
 
     # what a lane sees
 
@@ -120,13 +125,32 @@ class Follower:
         head = self.head
         if head.has(block):
             return True
-        if block.number > head.final.number or block.number in head.hashes:
+        if block.number > head.final.number:
+            if await self._is_displaced(block):
+                return False
+            raise Unreachable(f"too few endpoints show another block {block.number}")
+        if block.number in head.hashes:
             return False
         agreed = await self._panel.agreed(block.number, list(self._panel.views))
         if agreed is None:
             raise Unreachable(f"too few endpoints agree on what block {block.number} is")
         head.hashes[block.number] = agreed.hash
         return agreed == block
+
+    async def _is_displaced(self, block: BlockRef) -> bool:
+        """Whether another block is at its height: on our chain, and for at least half of all endpoints.
+
+        Our chain is the longest that any endpoint shows, which may be one that is on a branch of its own; and a chain
+        that is not that high says nothing of what is above it.
+        """
+        if block.number > self.head.top.number:
+            return False
+        if block not in self._displaced:
+            answers = await self.ask_everyone(lambda endpoint: endpoint.block(block.number))
+            named = [answer.hash for answer in answers if answer is not None]
+            denied = len(named) - named.count(block.hash)
+            self._displaced[block] = denied >= self._panel.quorum and denied > named.count(block.hash)
+        return self._displaced[block]
 
     # following
 
@@ -150,14 +174,17 @@ class Follower:
         if self.halted:
             return
         views = await self._panel.look()
+        self._displaced.clear()
         if not views:
             self.trouble = self._panel.with_reasons(f"no endpoint of chain {self.chain.chain_id} answers")
             return
         if self._head is None and not await self._start(views):
             return
         final = self._known.final.number
-        self.is_behind = all(view.head.number < final for view in views.values())
-        if self.is_behind:
+        if any(view.head.number >= final for view in views.values()):
+            self.behind_since = None
+        else:
+            self.behind_since = self._clock.monotonic() if self.behind_since is None else self.behind_since
             self.trouble = f"the chain is behind block {final}, which was final here; if it was reset, resume the lane"
             return
         moved = await self._follow(views)
@@ -319,7 +346,7 @@ class Follower:
 
     def start_over(self) -> None:
         """Follow the chain as it is now; what was known of it before does not count, and every lane is read anew."""
-        self.halted, self._head, self._caught_up, self.is_behind = None, None, False, False
+        self.halted, self._head, self._caught_up, self.behind_since = None, None, False, None
         for desk in self._desks.values():
             desk.retired = True
             desk.wake.set()

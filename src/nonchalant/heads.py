@@ -31,7 +31,12 @@ class Head:
         return ref.number <= self.final.number and self.has(ref)
 
     def above(self, block: BlockRef, count: int) -> tuple[BlockRef, ...]:
-        """The first so many blocks linked on top of this one; fewer if there are no more, or they are not known."""
+        """The first so many blocks linked on top of this one; fewer if there are no more, or they are not known.
+
+        None of them is on top of a block that another one has displaced.
+        """
+        if self.hashes.get(block.number, block.hash) != block.hash:
+            return ()
         numbers = range(block.number + 1, min(block.number + count, self.top.number) + 1)
         known = takewhile(self.hashes.__contains__, numbers)  # past a hole, nothing says that they are linked
         return tuple(BlockRef(number, self.hashes[number]) for number in known)

@@ -104,6 +104,8 @@ async def reset(desk: Desk, work: Work, wish_id: str, act: Reset) -> None:
     freed = {slot.nonce for slot in recalled}
     kept = [slot for slot in lane.slots.values() if slot.nonce not in freed]
     for slot in kept:
+        if settled_below < record.settled_below:
+            _take_back(desk, work, slot)
         _mark(desk, work, slot)
     next_nonce = max(lane.count, settled_below, max((slot.nonce for slot in kept), default=-1) + 1)
     if settled_below < record.settled_below:
@@ -174,9 +176,19 @@ def _recall(desk: Desk, work: Work, slot: Slot) -> None:
     desk.drop(slot.attempts)
 
 
+def _take_back(desk: Desk, work: Work, slot: Slot) -> None:
+    """A person says that the chain on which it was executed is gone; no block of the new one need be as high as its."""
+    if slot.receipt is None or desk.head.has(slot.receipt.block):
+        return
+    work.slot(replace(slot, receipt=None))
+    tx = desk.lane.transaction_of(slot)
+    if tx is not None:
+        work.move(tx, lifecycle.Reorged())
+
+
 def _mark(desk: Desk, work: Work, slot: Slot) -> None:
     tx = desk.lane.transaction_of(slot)
-    if tx is None or tx.state is State.MINED:
+    if tx is None or work.latest(tx).state is State.MINED:
         return
     reason = f"the lane was reset while its bytes were out; it keeps nonce {slot.nonce} until that is final"
     work.move(tx, lifecycle.Marked(Attention(RESET_CODE, reason, work.at)))

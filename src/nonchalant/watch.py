@@ -45,6 +45,8 @@ async def _bring_in_line(desk: Desk, work: Work, slot: Slot, receipts: Iterable[
     for receipt in receipts:
         if slot.receipt is not None or _is_hearsay(desk, slot, receipt):
             continue
+        if receipt.block.number > desk.head.final.number and not desk.head.has(receipt.block):
+            continue  # it comes again with its block, if that becomes a part of our chain
         match await _is_canonical(desk, receipt.block):
             case True:
                 slot = _included(desk, work, slot, receipt)
@@ -94,7 +96,7 @@ async def _tell_depth(desk: Desk, work: Work, slot: Slot) -> None:
 
 
 async def _is_canonical(desk: Desk, block: BlockRef) -> bool | None:
-    """Whether the linked chain holds the block; None: too few endpoints say, which changes nothing."""
+    """Whether the chain holds the block; None: too few endpoints say, which changes nothing."""
     try:
         return await desk.eyes.vouch(block)
     except Unreachable:

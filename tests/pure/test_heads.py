@@ -80,6 +80,7 @@ def test_the_blocks_above_one_are_those_linked_on_top_of_it_as_far_as_there_are(
     assert known.above(BlockRef(14, "a14"), 3) == ()
     known.extend(chain(13, 14, "b", "a"))
     assert known.above(BlockRef(11, "a11"), 3) == (*refs(12), *refs(13, 14, fork="b"))
+    assert known.above(BlockRef(13, "a13"), 3) == ()  # displaced
 
 
 def test_blocks_past_a_hole_are_not_said_to_be_linked() -> None:
