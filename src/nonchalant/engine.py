@@ -454,9 +454,9 @@ class Engine:
         elif follower.trouble is None and not desk.waits:
             desk.clear_mark(work, TROUBLE_MARK)
         await desk.commit(work)
-        if trouble is not None and follower.is_behind and desk.orders_due:
+        if trouble is not None and follower.behind_since is not None and desk.orders_due:
             desk.orders_due = False
-            if await self._is_believed(desk):
+            if await self._is_resumed(desk, follower.behind_since):
                 log.warning("chain.begun_anew", chain=follower.chain.chain_id, lane=str(desk.key))
                 follower.start_over()
 
@@ -513,8 +513,19 @@ class Engine:
             raise Unreachable(f"too few endpoints say what block {seen.number} is")
         return True
 
+    async def _is_resumed(self, desk: Desk, behind_since: float) -> bool:
+        """Whether somebody opened the lane while its chain was behind: who does so takes the chain as it is.
+
+        What is on record of the lane does not tell: of one that was never worked, nothing is.
+        """
+        control = (await self._store.orders(desk.key)).control
+        return control.mode is Mode.OPEN and control.since >= int(behind_since * 1000) + desk.store_ahead
+
     async def _is_believed(self, desk: Desk) -> bool:
-        """Whether somebody resumed the lane since it was loaded: whatever was final before, the chain now counts."""
+        """Whether somebody opened the lane since it was loaded, which forgets what was final before: the chain counts.
+
+        Asked only of one of which that was on record when it was loaded.
+        """
         summary = await self._store.lane(desk.key)
         if summary is None or summary.record.seen_hash is not None:
             return False

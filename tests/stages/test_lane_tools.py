@@ -492,3 +492,67 @@ async def test_a_halt_stops_the_lanes_of_other_nodes_too(rig: Rig) -> None:
     await rig.advance(20.0)
     await rig.mine()
     assert await rig.states(txs) == [State.SENT, State.MINED]
+
+
+@lesson("lower-count")
+@staged()
+async def test_a_lane_that_was_never_worked_waits_for_its_chain_like_any_other(rig: Rig) -> None:
+    """Nothing on record says what was final for it; what this node has seen does, until somebody resumes the lane."""
+    await settled(rig, "alice's")
+    tops = [(voice.endpoint.head, voice.endpoint.final) for voice in rig.endpoints]
+    genesis = rig.chain.head.at(0)
+    assert genesis is not None
+    for voice in rig.endpoints:
+        voice.endpoint.head = voice.endpoint.final = genesis
+    tx = await rig.submit("bob's first", BOB)
+    await rig.advance(120.0)
+    assert await rig.lane_mark(BOB) == "chain_behind"
+    assert rig.sent("bob's first") == []
+    for voice, (head, final) in zip(rig.endpoints, tops, strict=True):
+        voice.endpoint.head, voice.endpoint.final = head, final
+    await rig.reaches(tx, State.SENT)
+    assert await rig.lane_mark(BOB) is None
+    await rig.mine()
+    await rig.finalise()
+    assert await rig.state(tx) is State.CONFIRMED
+
+
+@staged()
+async def test_a_lane_that_was_never_worked_begins_on_a_chain_that_was_reset_once_it_is_resumed(rig: Rig) -> None:
+    await settled(rig, "alice's")
+    await grown(rig)
+    await rig.asking.control(BOB, Mode.OPEN)  # before anything happened: this says nothing of what comes
+    await rig.advance(5.0)
+    await rig.reset_chain()
+    tx = await rig.submit("bob's first", BOB)
+    await rig.advance(60.0)
+    assert await rig.lane_mark(BOB) == "chain_behind"
+    assert rig.sent("bob's first") == []
+    await rig.asking.control(BOB, Mode.OPEN)
+    await rig.reaches(tx, State.SENT)
+    await rig.mine()
+    await rig.finalise()
+    assert await rig.state(tx) is State.CONFIRMED
+
+
+@lesson("lower-count")
+@staged(nodes=0)
+async def test_a_first_start_on_endpoints_that_lag_pays_once_and_in_the_end(rig: Rig) -> None:
+    """The key was used before: as they see it, its first nonce is free."""
+    rig.chain.intrude(ALICE.address)
+    for voice in rig.endpoints:
+        voice.lag()
+    await rig.mine()
+    await rig.finalise()
+    await rig.start_node()
+    tx = await rig.submit("pay")
+    await rig.reaches(tx, State.SENT)
+    assert rig.executions("pay") == 0
+    for voice in rig.endpoints:
+        voice.heal()
+    await rig.mine(2)
+    await rig.finalise()
+    await rig.mine(3)
+    await rig.finalise()
+    assert await rig.state(tx) is State.CONFIRMED
+    assert rig.executions("pay") == 1
