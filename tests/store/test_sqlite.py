@@ -303,6 +303,7 @@ ALLOWED = {
     # The list that the caller gives.
     "queued": "SCAN json_each",
     "insert_wish": "SCAN CONSTANT ROW",
+    "room": "SCAN CONSTANT ROW",
 }
 
 

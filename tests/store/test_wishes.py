@@ -99,7 +99,7 @@ async def test_a_lane_has_a_limit_of_open_wishes_and_answered_ones_make_room(sto
 async def test_an_owner_reads_the_oldest_wishes_first_and_not_all_at_once(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nonchalant.store.sqlite.WISHES_AT_ONCE", 2)
+    monkeypatch.setattr("nonchalant.store.wishing.WISHES_AT_ONCE", 2)
     lease = await take(store)
     for number in range(3):
         await wish(store, f"w{number}", Fill(number))

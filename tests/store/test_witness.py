@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 from nonchalant.model import LaneRecord
 from nonchalant.ports import Filter, Loaded
 from nonchalant.store.sqlite import SqliteStore, connect
+from nonchalant.store.talk import change
 from nonchalant.store.witness import FileWitness, notice_restore
 from tests.examples import LANE
 from tests.store.acts import Counting, ManualClock, accept, take
@@ -166,7 +167,7 @@ async def test_a_commit_of_another_process_while_we_open_is_not_taken_for_a_loss
             self.file.saw(store_id, commits)
 
         def commit(self) -> None:
-            other._transact(lambda now: None)
+            other._transact(change("forget_dead_nodes"))
 
     witness = Interrupted()
     connection = connect(path)

@@ -6,7 +6,8 @@ import re
 from collections.abc import Collection
 from importlib.resources import files
 
-_PARAMETER = re.compile(r":(\w+)")
+# A single colon: two of them are a cast.
+_PARAMETER = re.compile(r"(?<!:):(\w+)")
 _HEADING = re.compile(r"^-- (\w+) --$", re.MULTILINE)
 
 

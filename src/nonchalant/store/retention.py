@@ -5,33 +5,32 @@ The guards stand in the SQL: only what has ended, and only where every slot of i
 
 from __future__ import annotations
 
-import sqlite3
-from typing import Protocol
+from collections.abc import Sequence
+
+from nonchalant.model import Millis
+from nonchalant.store.rows import Row
+from nonchalant.store.talk import Procedure, ask, ask_for_each, change, change_each, now
 
 
-class Run(Protocol):
-    """Runs a named query inside the write that is under way."""
-
-    def __call__(self, query: str, **columns: object) -> sqlite3.Cursor: ...
-
-
-def forget(run: Run, *, before: int, now: int, incarnation: int, limit: int) -> bool:
+def forget(older_than: Millis, limit: int) -> Procedure[bool]:
     """Remove up to `limit` of each kind. True: one kind had as many, so there may be more."""
-    old = {"before": before, "limit": limit}
-    ended = run("ended_before", **old, incarnation=incarnation).fetchall()
-    for row in ended:
-        _remove(run, row["id"], now)
-    fillers = run("final_fillers", **old, incarnation=incarnation).fetchall()
-    for row in fillers:
-        run("remove_slot", **row, tx_id=None)
-    loose = run("remove_loose_attempts", **old, incarnation=incarnation).rowcount
-    aged = [run(query, **old).rowcount for query in ("remove_lane_events", "remove_strangers", "forget_keys")]
-    return any(count >= limit for count in (len(ended), len(fillers), loose, *aged))
-
-
-def _remove(run: Run, tx_id: str, now: int) -> None:
-    run("keep_key", id=tx_id, now=now)
-    for row in run("slots_of_a_transaction", id=tx_id).fetchall():
-        run("remove_slot", **row, tx_id=tx_id)
+    at = yield from now()
+    [position] = yield from ask("position")
+    old = {"before": at - older_than, "limit": limit}
+    settled = old | {"incarnation": position["incarnation"]}
+    ended = [{"id": row["id"]} for row in (yield from ask("ended_before", **settled))]
+    yield from change_each("keep_key", ended, at=at)
+    yield from _remove_slots((yield from ask_for_each("slots_of_a_transaction", ended)))
     for query in ("remove_attempts", "remove_history", "remove_transaction"):
-        run(query, id=tx_id)
+        yield from change_each(query, ended)
+    fillers = yield from ask("final_fillers", **settled)
+    yield from _remove_slots(fillers)
+    loose = yield from change("remove_loose_attempts", **settled)
+    events = yield from change("remove_lane_events", **old)
+    strangers = yield from change("remove_strangers", **old)
+    keys = yield from change("forget_keys", **old)
+    return max(len(ended), len(fillers), loose, events, strangers, keys) >= limit
+
+
+def _remove_slots(found: Sequence[Row]) -> Procedure[None]:
+    yield from change_each("remove_slot", [dict(row) for row in found])

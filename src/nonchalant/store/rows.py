@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -39,6 +39,8 @@ class Row(Protocol):
     """What a driver's row can do."""
 
     def __getitem__(self, column: str, /) -> Any: ...
+
+    def keys(self) -> Iterable[str]: ...
 
 
 # What reading a row can raise when somebody or something changed its text.
@@ -142,7 +144,7 @@ def request_columns(request: Request) -> dict[str, object]:
         "chain_id": request.lane.chain_id,
         "address": request.lane.address,
         "priority": request.priority,
-        "simulate": int(request.simulate),
+        "simulate": request.simulate,
         "tenant": request.tenant,
         "idempotency_key": request.idempotency_key,
         "body_hash": request.body_hash,
@@ -281,12 +283,12 @@ def transaction_columns(tx: Transaction) -> dict[str, object]:
         "id": tx.id,
         "version": tx.version,
         "state": tx.state.value,
-        "held": int(tx.held),
+        "held": tx.held,
         "nonce": tx.nonce,
         "hash": tx.hash,
         "receipt": receipt_text(tx.receipt),
         "deep": None if tx.deep is None else to_json(tx.deep),
-        "forked": int(tx.forked),
+        "forked": tx.forked,
         "failure": tx.failure,
         "attention": attention_text(tx.attention),
         "updated_at": tx.updated_at,
@@ -396,7 +398,7 @@ def slot_columns(slot: Slot, lane: LaneKey) -> dict[str, object]:
         "holder": None if slot.reservation is None else slot.reservation.holder,
         "deadline": None if slot.reservation is None else slot.reservation.deadline,
         "receipt": receipt_text(slot.receipt) if slot.tx_id is None else None,
-        "settled": int(slot.settled),
+        "settled": slot.settled,
     }
 
 

@@ -19,14 +19,20 @@ INSERT INTO lanes (chain_id, address) VALUES (:chain_id, :address) ON CONFLICT D
 -- declare_lease --
 INSERT INTO leases (chain_id, address) VALUES (:chain_id, :address) ON CONFLICT DO NOTHING;
 
--- queue_depth --
--- How many transactions wait in the lane; counting stops at the limit. Naming all live states opens the index to it.
-SELECT count(*) FROM (
-    SELECT 1 FROM transactions
-    WHERE chain_id = :chain_id AND address = :address
-        AND state IN ('queued', 'signed', 'sent', 'mined') AND state = 'queued'
-    LIMIT :limit
-);
+-- room --
+-- How a lane should be run, and how many transactions wait in it; counting stops at the limit. Naming all live states
+-- opens the index to it.
+SELECT
+    :chain_id AS chain_id, :address AS address,
+    (SELECT mode FROM controls WHERE chain_id = :chain_id AND address = :address) AS mode,
+    (
+        SELECT count(*) FROM (
+            SELECT 1 FROM transactions
+            WHERE chain_id = :chain_id AND address = :address
+                AND state IN ('queued', 'signed', 'sent', 'mined') AND state = 'queued'
+            LIMIT :limit
+        )
+    ) AS depth;
 
 -- insert_transaction --
 -- No row: the id or the idempotency key is known already, or was before it was removed.
@@ -36,20 +42,20 @@ INSERT INTO transactions (
 )
 SELECT
     :id, :chain_id, :address, 'queued', :priority, :tenant, :idempotency_key, :body_hash,
-    :payload, :fees, :metadata, :simulate, :valid_until, :confirmations, :on_superseded, :now, :now
+    :payload, :fees, :metadata, :simulate, :valid_until, :confirmations, :on_superseded, :at, :at
 WHERE NOT EXISTS (SELECT 1 FROM removed WHERE idempotency_key = :idempotency_key AND tenant = :tenant)
 ON CONFLICT DO NOTHING
-RETURNING place;
+RETURNING :n AS n, place;
 
 -- known_request --
 -- What an id or an idempotency key was used for.
-SELECT * FROM transactions
+SELECT :n AS n, transactions.* FROM transactions
 WHERE id = :id OR (tenant = :tenant AND idempotency_key = :idempotency_key)
 ORDER BY id = :id DESC LIMIT 1;
 
 -- removed_request --
 -- What an idempotency key was used for, by a transaction that is kept no more.
-SELECT * FROM removed WHERE idempotency_key = :idempotency_key AND tenant = :tenant;
+SELECT :n AS n, removed.* FROM removed WHERE idempotency_key = :idempotency_key AND tenant = :tenant;
 
 -- lanes_with_work --
 -- Lanes with something to assign or to watch, a wish to grant, or an ailment to look after, and who holds them now.
@@ -82,27 +88,28 @@ WHERE (
 ORDER BY lanes.chain_id, lanes.address;
 
 -- heartbeat --
-INSERT INTO nodes (owner, expires_at) VALUES (:owner, :expires_at)
+INSERT INTO nodes (owner, expires_at) VALUES (:owner, :now + :ttl)
 ON CONFLICT (owner) DO UPDATE SET expires_at = excluded.expires_at;
 
 -- forget_dead_nodes --
 DELETE FROM nodes WHERE expires_at <= :now;
 
 -- live_nodes --
-SELECT count(*) FROM nodes WHERE expires_at > :now;
+SELECT count(*) AS n FROM nodes WHERE expires_at > :now;
 
 -- acquire_lease --
 -- Take what is free, expired or one's own, always with a new epoch. No row: another node holds it.
-UPDATE leases SET owner = :owner, epoch = epoch + 1, expires_at = :expires_at
+UPDATE leases SET owner = :owner, epoch = epoch + 1, expires_at = :now + :ttl
 WHERE chain_id = :chain_id AND address = :address
     AND (owner IS NULL OR owner = :owner OR expires_at <= :now)
-RETURNING epoch;
+RETURNING epoch, :now AS now;
 
--- renew_lease --
+-- renew_leases --
 -- Only the holder of this very epoch prolongs it, and only before it expires.
-UPDATE leases SET expires_at = :expires_at
+UPDATE leases SET expires_at = :now + :ttl
 WHERE chain_id = :chain_id AND address = :address
-    AND owner = :owner AND epoch = :epoch AND expires_at > :now;
+    AND owner = :owner AND epoch = :epoch AND expires_at > :now
+RETURNING chain_id, address;
 
 -- release_lease --
 UPDATE leases SET owner = NULL, expires_at = 0
@@ -113,7 +120,7 @@ DELETE FROM nodes WHERE owner = :owner;
 
 -- fence --
 -- The first statement of every owner's transaction. No row: the lease is lost.
-SELECT 1 FROM leases
+SELECT :now AS now FROM leases
 WHERE chain_id = :chain_id AND address = :address
     AND owner = :owner AND epoch = :epoch AND expires_at > :now;
 
@@ -149,8 +156,8 @@ INSERT INTO strangers (hash, chain_id, address, nonce, deed, tx_id, found_at)
 VALUES (:hash, :chain_id, :address, :nonce, :deed, :tx_id, :now)
 ON CONFLICT (hash) DO UPDATE SET tx_id = excluded.tx_id WHERE strangers.tx_id IS NULL;
 
--- knows_attempt --
-SELECT 1 FROM attempts WHERE hash = :hash;
+-- known_attempts --
+SELECT hash FROM attempts WHERE hash = :hash LIMIT 1;
 
 -- queued --
 -- What the owner may assign, found by state and never by a cursor; what it has put aside is left out, and so is what is
@@ -174,7 +181,7 @@ ORDER BY place LIMIT :limit;
 
 -- hold_queued --
 -- Take a queued row out of the line.
-UPDATE transactions SET held = 1, version = version + 1, attention = :attention, updated_at = :now
+UPDATE transactions SET held = 1, version = version + 1, attention = :attention, updated_at = :at
 WHERE id = :id AND state = 'queued';
 
 -- queued_before --
@@ -235,7 +242,7 @@ WHERE state = 'queued' AND valid_until <= :now
 ORDER BY valid_until LIMIT :limit;
 
 -- expire_queued --
-UPDATE transactions SET state = 'expired', held = 0, version = version + 1, attention = NULL, updated_at = :now
+UPDATE transactions SET state = 'expired', held = 0, version = version + 1, attention = NULL, updated_at = :at
 WHERE id = :id AND state = 'queued' AND valid_until <= :now;
 
 -- insert_wish --
@@ -254,7 +261,7 @@ SELECT * FROM wishes INDEXED BY wishes_open
 WHERE chain_id = :chain_id AND address = :address AND reply IS NULL ORDER BY place LIMIT :limit;
 
 -- count_wishes --
-SELECT count(*) FROM (
+SELECT count(*) AS n FROM (
     SELECT 1 FROM wishes INDEXED BY wishes_open
     WHERE chain_id = :chain_id AND address = :address AND reply IS NULL LIMIT :limit
 );
@@ -274,7 +281,7 @@ SELECT * FROM controls WHERE chain_id = :chain_id AND address = :address;
 
 -- put_control --
 -- Only by being opened does a lane leave a halt: somebody has looked.
-INSERT INTO controls (chain_id, address, mode, reason, since) VALUES (:chain_id, :address, :mode, :reason, :now)
+INSERT INTO controls (chain_id, address, mode, reason, since) VALUES (:chain_id, :address, :mode, :reason, :at)
 ON CONFLICT (chain_id, address) DO UPDATE SET mode = excluded.mode, reason = excluded.reason, since = excluded.since
 WHERE controls.mode <> 'halted' OR excluded.mode IN ('open', 'halted');
 
@@ -282,8 +289,13 @@ WHERE controls.mode <> 'halted' OR excluded.mode IN ('open', 'halted');
 -- Whatever was final here before, the chain as it is now counts.
 UPDATE lanes SET seen_hash = NULL WHERE chain_id = :chain_id AND address = :address;
 
--- lanes_of_chain --
-SELECT address FROM lanes WHERE chain_id = :chain_id ORDER BY address;
+-- halt_lanes --
+-- Those that are not halted already.
+INSERT INTO controls (chain_id, address, mode, reason, since)
+SELECT chain_id, address, 'halted', :reason, :at FROM lanes WHERE chain_id = :chain_id
+ON CONFLICT (chain_id, address) DO UPDATE SET mode = excluded.mode, reason = excluded.reason, since = excluded.since
+WHERE controls.mode <> 'halted'
+RETURNING address;
 
 -- put_slot --
 -- Bind a nonce, or write what became of the slot. A nonce that is bound to something else, or final, is refused.
@@ -373,15 +385,15 @@ LIMIT :limit;
 -- keep_key --
 -- So that the same request is never executed a second time.
 INSERT INTO removed (idempotency_key, tenant, body_hash, id, removed_at)
-SELECT idempotency_key, tenant, body_hash, id, :now FROM transactions
+SELECT idempotency_key, tenant, body_hash, id, :at FROM transactions
 WHERE id = :id AND idempotency_key IS NOT NULL;
 
 -- slots_of_a_transaction --
-SELECT DISTINCT chain_id, address, nonce FROM attempts WHERE tx_id = :id;
+SELECT DISTINCT chain_id, address, nonce, tx_id FROM attempts WHERE tx_id = :id;
 
 -- final_fillers --
 -- Final slots that were nobody's transaction.
-SELECT slots.chain_id, slots.address, slots.nonce FROM lanes
+SELECT slots.chain_id, slots.address, slots.nonce, slots.tx_id FROM lanes
 LEFT JOIN controls ON controls.chain_id = lanes.chain_id AND controls.address = lanes.address
 CROSS JOIN slots INDEXED BY slots_of_nobody ON slots.chain_id = lanes.chain_id AND slots.address = lanes.address
 WHERE lanes.incarnation = :incarnation AND lanes.quarantined_below IS NULL AND coalesce(controls.mode, 'open') <> 'halted'
@@ -451,7 +463,7 @@ ORDER BY place DESC LIMIT :limit;
 
 -- queued_ahead --
 -- How many go before it, counted to a limit: whoever looks must not walk a whole queue.
-SELECT count(*) AS n FROM (
+SELECT :id AS id, count(*) AS n FROM (
     SELECT 1 FROM transactions INDEXED BY transactions_to_assign
     WHERE chain_id = :chain_id AND address = :address AND state = 'queued' AND held = 0 AND priority > :priority
     UNION ALL
@@ -462,12 +474,12 @@ SELECT count(*) AS n FROM (
 );
 
 -- slot_of_transaction --
-SELECT wanted, payload_version FROM slots INDEXED BY one_live_slot_a_transaction
+SELECT tx_id, wanted, payload_version FROM slots INDEXED BY one_live_slot_a_transaction
 WHERE tx_id = :tx_id AND settled = 0;
 
 -- first_open_slot --
 -- The lowest nonce that no block is known to have executed.
-SELECT slots.nonce, slots.kind, slots.tx_id FROM slots INDEXED BY slots_unsettled
+SELECT slots.chain_id, slots.address, slots.nonce, slots.kind, slots.tx_id FROM slots INDEXED BY slots_unsettled
 LEFT JOIN transactions ON transactions.id = slots.tx_id
 WHERE slots.chain_id = :chain_id AND slots.address = :address AND slots.settled = 0
     AND slots.receipt IS NULL AND transactions.receipt IS NULL
@@ -483,29 +495,32 @@ SELECT * FROM events WHERE tx_id = :tx_id ORDER BY position;
 SELECT * FROM events WHERE position > :position ORDER BY position LIMIT :limit;
 
 -- last_position --
-SELECT coalesce(max(position), 0) FROM events;
+SELECT coalesce(max(position), 0) AS position FROM events;
 
 -- lanes --
-SELECT lanes.*, leases.owner, leases.epoch, leases.expires_at, controls.mode, controls.reason, controls.since
+-- All of them, or the one that is named.
+SELECT
+    lanes.*, leases.owner, leases.epoch, leases.expires_at, controls.mode, controls.reason, controls.since, :now AS now
 FROM lanes
 JOIN leases ON leases.chain_id = lanes.chain_id AND leases.address = lanes.address
 LEFT JOIN controls ON controls.chain_id = lanes.chain_id AND controls.address = lanes.address
-WHERE :address IS NULL OR (lanes.chain_id = :chain_id AND lanes.address = :address)
+WHERE TRUE
+    AND lanes.chain_id = :chain_id AND lanes.address = :address
 ORDER BY lanes.chain_id, lanes.address;
 
 -- live_states --
-SELECT state, count(*) AS n FROM transactions
+SELECT chain_id, address, state, count(*) AS n FROM transactions
 WHERE chain_id = :chain_id AND address = :address AND state IN ('queued', 'signed', 'sent', 'mined')
 GROUP BY state;
 
 -- live_slots --
-SELECT kind, count(*) AS n FROM slots INDEXED BY slots_unsettled
+SELECT chain_id, address, kind, count(*) AS n FROM slots INDEXED BY slots_unsettled
 WHERE chain_id = :chain_id AND address = :address AND settled = 0
 GROUP BY kind;
 
 -- reservations --
 -- Nonces kept for others, with what their holder last said to have signed.
-SELECT slots.nonce, slots.deadline, (
+SELECT chain_id, address, slots.nonce, slots.deadline, (
     SELECT hash FROM attempts INDEXED BY attempts_of_a_slot
     WHERE attempts.chain_id = slots.chain_id AND attempts.address = slots.address AND attempts.nonce = slots.nonce
         AND kind = 'outside'

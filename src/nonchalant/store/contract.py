@@ -1,0 +1,170 @@
+"""`ports.Store` in terms of procedures: one place for both databases. Each says only how a procedure is run on it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeVar
+
+from nonchalant.model import (
+    Attempt,
+    Change,
+    Control,
+    Event,
+    Hash,
+    LaneKey,
+    Lease,
+    Millis,
+    Mode,
+    Reply,
+    Request,
+    Transaction,
+    TxId,
+)
+from nonchalant.ports import Acceptance, Filter, LaneSummary, LaneWork, Loaded, Orders, Standing, Wished
+from nonchalant.store import accepting, owning, reading, retention, wishing
+from nonchalant.store.legible import Legible
+from nonchalant.store.talk import Procedure, ask
+from nonchalant.wishes import Wish
+
+T = TypeVar("T")
+
+
+class SqlStore(ABC):
+    """A store that is a database with named queries."""
+
+    def __init__(self) -> None:
+        self._legible = Legible()
+
+    @abstractmethod
+    async def _write(self, procedure: Procedure[T]) -> T:
+        """Run it in one transaction, and commit."""
+
+    @abstractmethod
+    async def _read(self, procedure: Procedure[T]) -> T:
+        """Run it outside of any."""
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+    # intake
+
+    async def accept(self, requests: Sequence[Request], *, limits: Mapping[LaneKey, int]) -> Sequence[Acceptance]:
+        return await self._write(accepting.accept(requests, limits, self._legible))
+
+    async def declare(self, lanes: Sequence[LaneKey]) -> None:
+        await self._write(accepting.declare(lanes))
+
+    async def incarnation(self) -> int:
+        [position] = await self._read(ask("position"))
+        return int(position["incarnation"])
+
+    # ownership
+
+    async def lanes_with_work(self, *, marked: bool = False) -> Sequence[LaneWork]:
+        return await self._read(owning.lanes_with_work(marked))
+
+    async def heartbeat(self, owner: str, ttl: float) -> int:
+        return await self._write(owning.heartbeat(owner, ttl))
+
+    async def acquire(self, lane: LaneKey, owner: str, ttl: float) -> int | None:
+        return await self._write(owning.acquire(lane, owner, ttl))
+
+    async def renew(self, leases: Sequence[Lease], ttl: float) -> Sequence[LaneKey]:
+        return await self._write(owning.renew(leases, ttl))
+
+    async def release(self, leases: Sequence[Lease], owner: str | None = None) -> None:
+        await self._write(owning.release(leases, owner))
+
+    # what people want
+
+    async def alter_queued(self, tx: Transaction, events: Sequence[Event]) -> None:
+        await self._write(wishing.alter_queued(tx, events))
+
+    async def overdue(self, *, limit: int) -> Sequence[Transaction]:
+        found = await self._read(wishing.overdue(limit))
+        overdue = self._legible.transactions(found)
+        legible = {tx.id for tx in overdue}
+        illegible = [row for row in found if row["id"] not in legible]
+        if illegible:
+            await self._write(wishing.expire_undecodable(illegible))
+        return overdue
+
+    async def wish(self, wish: Wish, *, limit: int) -> Wished:
+        return await self._write(wishing.wish(wish, limit))
+
+    async def reply(self, wish_id: str) -> Reply | None:
+        return await self._read(wishing.reply(wish_id))
+
+    async def withdraw(self, wish_id: str) -> bool:
+        return await self._write(wishing.withdraw(wish_id))
+
+    async def forget_replies(self, *, older_than: Millis) -> int:
+        return await self._write(wishing.forget_replies(older_than))
+
+    async def forget_settled(self, *, older_than: Millis, limit: int) -> bool:
+        return await self._write(retention.forget(older_than, limit))
+
+    async def control(self, lane: LaneKey, mode: Mode, reason: str) -> Control:
+        return await self._write(wishing.control(lane, mode, reason))
+
+    async def halt(self, chain_id: int, reason: str) -> None:
+        await self._write(wishing.halt(chain_id, reason))
+
+    # the owner's work
+
+    async def orders(self, lane: LaneKey) -> Orders:
+        found, broken = await self._read(wishing.orders(lane, self._legible))
+        if broken:
+            await self._write(wishing.refuse_undecodable(lane, broken))
+        return found
+
+    async def load(self, lease: Lease) -> Loaded:
+        return await self._write(owning.load(lease, self._legible))
+
+    async def queued(self, lane: LaneKey, *, limit: int, skip: Collection[TxId] = ()) -> Sequence[Transaction]:
+        good, broken = await self._read(wishing.queued(lane, limit, skip))
+        if broken:
+            await self._write(wishing.hold_undecodable(lane, broken))
+        return good
+
+    async def marked(self, lane: LaneKey, *, limit: int, after: int = 0) -> Sequence[Transaction]:
+        return await self._read(reading.marked(lane, limit, after, self._legible))
+
+    async def has_queued_before(self, tx: Transaction) -> bool:
+        return await self._read(reading.has_queued_before(tx))
+
+    async def known_attempts(self, hashes: Sequence[Hash]) -> frozenset[Hash]:
+        return await self._read(reading.known_attempts(hashes))
+
+    async def commit(self, change: Change, lease: Lease) -> None:
+        await self._write(owning.commit(change, lease))
+
+    # reading
+
+    async def transaction(self, tx_id: TxId) -> Transaction | None:
+        return await self._read(reading.transaction(tx_id))
+
+    async def transactions(self, filter: Filter) -> Sequence[Transaction]:
+        return await self._read(reading.transactions(filter, self._legible))
+
+    async def standings(self, transactions: Sequence[Transaction], *, limit: int) -> Mapping[TxId, Standing]:
+        return await self._read(reading.standings(transactions, limit))
+
+    async def attempts(self, tx_ids: Sequence[TxId]) -> Mapping[TxId, Sequence[Attempt]]:
+        return await self._read(reading.attempts(tx_ids, self._legible))
+
+    async def history(self, tx_id: TxId) -> Sequence[Event]:
+        return await self._read(reading.history(tx_id, self._legible))
+
+    async def events_after(self, position: int, *, limit: int) -> Sequence[Event]:
+        return await self._read(reading.events_after(position, limit, self._legible))
+
+    async def last_position(self) -> int:
+        return await self._read(reading.last_position())
+
+    async def lane(self, key: LaneKey) -> LaneSummary | None:
+        return await self._read(reading.lane(key))
+
+    async def lanes(self) -> Sequence[LaneSummary]:
+        return await self._read(reading.lanes())

@@ -1,0 +1,108 @@
+"""Owning a lane: leases, what an owner reads, and the one door for what it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nonchalant.model import Attempt, Change, Event, LaneKey, Lease, TxId
+from nonchalant.ports import LaneWork, Loaded
+from nonchalant.store import rows
+from nonchalant.store.legible import Legible
+from nonchalant.store.talk import (
+    Ask,
+    Procedure,
+    ask,
+    ask_for_each,
+    change,
+    change_each,
+    expect_each,
+    fence,
+    holder,
+    millis,
+    tell,
+)
+
+
+def lanes_with_work(marked: bool) -> Procedure[Sequence[LaneWork]]:
+    found = yield from ask("lanes_with_work", marked=marked)
+    return [LaneWork(LaneKey(row["chain_id"], row["address"]), row["owner"]) for row in found]
+
+
+def heartbeat(owner: str, ttl: float) -> Procedure[int]:
+    yield from change("heartbeat", owner=owner, ttl=millis(ttl))
+    yield from change("forget_dead_nodes")
+    [counted] = yield from ask("live_nodes")
+    return int(counted["n"])
+
+
+def acquire(lane: LaneKey, owner: str, ttl: float) -> Procedure[int | None]:
+    found = yield from ask("acquire_lease", **lane._asdict(), owner=owner, ttl=millis(ttl))
+    if not found:
+        return None
+    epoch, at = int(found[0]["epoch"]), found[0]["now"]
+    yield from tell([Event(kind="lane.lease", lane=lane, at=at, data={"owner": owner, "epoch": epoch})])
+    return epoch
+
+
+def renew(leases: Sequence[Lease], ttl: float) -> Procedure[Sequence[LaneKey]]:
+    found = yield from ask_for_each("renew_leases", [holder(lease) for lease in leases], ttl=millis(ttl))
+    return [LaneKey(row["chain_id"], row["address"]) for row in found]
+
+
+def release(leases: Sequence[Lease], owner: str | None) -> Procedure[None]:
+    yield from change_each("release_lease", [holder(lease) for lease in leases])
+    if owner is not None:
+        yield from change("release_node", owner=owner)
+
+
+def load(lease: Lease, legible: Legible) -> Procedure[Loaded]:
+    at = yield from fence(lease)
+    lane = lease.lane._asdict()
+    attempts: dict[int, list[Attempt]] = {}
+    signed: dict[TxId | None, list[Attempt]] = {}
+    for row in (yield from ask("load_attempts", **lane)):
+        attempt = legible.attempt(row)
+        attempts.setdefault(attempt.nonce, []).append(attempt)
+        signed.setdefault(attempt.tx_id, []).append(attempt)
+    transactions = {
+        row["id"]: legible.with_a_slot(row, signed.get(row["id"], ()), at)
+        for row in (yield from ask("load_transactions", **lane))
+    }
+    slots = [
+        legible.slot(
+            row,
+            attempts.get(row["nonce"], ()),
+            transactions[row["tx_id"]].receipt if row["tx_id"] else legible.filler_receipt(row),
+        )
+        for row in (yield from ask("load_slots", **lane))
+    ]
+    [record] = yield from ask("load_lane", **lane)
+    strangers = [rows.stranger(row) for row in (yield from ask("load_strangers", **lane))]
+    return Loaded(rows.lane_record(record), slots, list(transactions.values()), strangers, at)
+
+
+def commit(change: Change, lease: Lease) -> Procedure[None]:
+    yield from fence(lease)
+    lane = lease.lane._asdict()
+    yield from expect_each("free_slot", [{"nonce": nonce} for nonce in change.freed], **lane)
+    moved = [rows.transaction_columns(tx) for tx in change.transactions]
+    yield from expect_each("update_transaction", moved, **lane)
+    rewritten = [rows.wish_columns(tx) for tx in change.transactions if tx.id in change.rewritten]
+    yield from expect_each("rewrite_transaction", rewritten)
+    record = [] if change.lane is None else [rows.lane_columns(change.lane) | lane]
+    if change.unsettled_from is not None:
+        yield Ask("unsettle_slots", {**lane, "nonce": change.unsettled_from})
+        # Before the slots: they may be bound below what was final until now.
+        yield from expect_each("update_lane", record)
+    yield from expect_each("put_slot", [rows.slot_columns(slot, lease.lane) for slot in change.slots])
+    signed = [rows.attempt_columns(attempt, lease.lane) for attempt in change.attempts]
+    yield from expect_each("insert_attempt", signed)
+    answered = [rows.attempt_columns(attempt, lease.lane) for attempt in change.answered]
+    yield from expect_each("answer_attempt", answered)
+    # After the slots: what this change settles is still above the bound that it may raise.
+    yield from expect_each("update_lane", record)
+    strangers = [rows.stranger_columns(stranger, lease.lane) for stranger in change.strangers]
+    yield from change_each("put_stranger", strangers)
+    granted = [{"id": wish_id, "reply": rows.reply_text(reply)} for wish_id, reply in change.granted.items()]
+    yield from expect_each("reply_to_wish", granted, **lane)
+    yield from tell(change.events)

@@ -1,0 +1,168 @@
+"""Reading: listings, histories, and how lanes and transactions stand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from nonchalant.errors import Unreadable
+from nonchalant.model import Attempt, Event, Hash, LaneKey, SlotKind, State, Transaction, TxId, Wanted
+from nonchalant.ports import Filter, FirstOpen, LaneSummary, OpenWish, Reserved, Standing
+from nonchalant.store import rows
+from nonchalant.store.legible import Legible, full_page
+from nonchalant.store.rows import Row
+from nonchalant.store.talk import Ask, Number, Procedure, ask, ask_for_each
+
+# Wishes that whoever looks at a lane is shown.
+WISHES_SHOWN = 100
+
+
+def transaction(tx_id: TxId) -> Procedure[Transaction | None]:
+    found = yield from ask("transaction", id=tx_id)
+    try:
+        return rows.transaction(found[0]) if found else None
+    except rows.UNDECODABLE as error:
+        raise Unreadable(f"the row of transaction {tx_id} cannot be read; restore it: {error}") from error
+
+
+def transactions(filter: Filter, legible: Legible) -> Procedure[Sequence[Transaction]]:
+    columns = {
+        "state": filter.state and filter.state.value,
+        "chain_id": filter.chain_id,
+        "address": filter.sender,
+        "nonce": filter.nonce,
+        "hash": filter.hash,
+        "idempotency_key": filter.idempotency_key,
+        "live": filter.live or None,
+    }
+    asked = {column: value for column, value in columns.items() if value is not None}
+
+    def page(before: int | None, limit: int) -> Procedure[Sequence[Row]]:
+        columns = asked | {"limit": limit} | ({} if before is None else {"before": before})
+        answer = yield Ask("transactions", columns, narrow=True)
+        return answer.rows
+
+    return (yield from full_page(page, "place", filter.before, filter.limit, legible.transactions))
+
+
+def marked(lane: LaneKey, limit: int, after: int, legible: Legible) -> Procedure[Sequence[Transaction]]:
+    def page(start: int | None, limit: int) -> Procedure[Sequence[Row]]:
+        return ask("marked", **lane._asdict(), after=start, limit=limit)
+
+    return (yield from full_page(page, "place", after, limit, legible.transactions))
+
+
+def has_queued_before(tx: Transaction) -> Procedure[bool]:
+    found = yield from ask("queued_before", **tx.lane._asdict(), place=tx.place)
+    return bool(found)
+
+
+def known_attempts(hashes: Sequence[Hash]) -> Procedure[frozenset[Hash]]:
+    found = yield from ask_for_each("known_attempts", [{"hash": hash} for hash in hashes])
+    return frozenset(row["hash"] for row in found)
+
+
+def attempts(tx_ids: Sequence[TxId], legible: Legible) -> Procedure[Mapping[TxId, Sequence[Attempt]]]:
+    signed: dict[TxId, list[Attempt]] = {tx_id: [] for tx_id in tx_ids}
+    for row in (yield from ask_for_each("attempts", [{"tx_id": tx_id} for tx_id in signed])):
+        signed[row["tx_id"]].append(legible.attempt(row))
+    return signed
+
+
+# events
+
+
+def history(tx_id: TxId, legible: Legible) -> Procedure[Sequence[Event]]:
+    yield Number()
+    return legible.events((yield from ask("history", tx_id=tx_id)))
+
+
+def events_after(position: int, limit: int, legible: Legible) -> Procedure[Sequence[Event]]:
+    yield Number()
+
+    def page(after: int | None, limit: int) -> Procedure[Sequence[Row]]:
+        return ask("events_after", position=after, limit=limit)
+
+    return (yield from full_page(page, "position", position, limit, legible.events))
+
+
+def last_position() -> Procedure[int]:
+    yield Number()
+    [found] = yield from ask("last_position")
+    return int(found["position"])
+
+
+# standing
+
+
+def standings(transactions: Sequence[Transaction], limit: int) -> Procedure[Mapping[TxId, Standing]]:
+    live = [tx for tx in transactions if tx.live]
+    first = yield from _first_open({tx.lane for tx in live})
+    in_line = [
+        {"id": tx.id, **tx.lane._asdict(), "priority": tx.priority, "place": tx.place}
+        for tx in live
+        if tx.state is State.QUEUED and not tx.held
+    ]
+    ahead = yield from ask_for_each("queued_ahead", in_line, limit=limit + 1)
+    counted = {row["id"]: row["n"] for row in ahead}
+    past = [{"tx_id": tx.id} for tx in live if tx.state is not State.QUEUED]
+    slots = {row["tx_id"]: row for row in (yield from ask_for_each("slot_of_transaction", past))}
+    return {tx.id: _standing(counted.get(tx.id), slots.get(tx.id), first.get(tx.lane)) for tx in live}
+
+
+def _first_open(lanes: set[LaneKey]) -> Procedure[Mapping[LaneKey, FirstOpen]]:
+    found = yield from ask_for_each("first_open_slot", [lane._asdict() for lane in sorted(lanes)])
+    return {_lane(row): FirstOpen(row["nonce"], SlotKind(row["kind"]), row["tx_id"]) for row in found}
+
+
+def _standing(ahead: int | None, slot: Row | None, first: FirstOpen | None) -> Standing:
+    if slot is None:
+        return Standing(ahead=ahead, first=first)
+    return Standing(wanted=Wanted(slot["wanted"]), payload_version=slot["payload_version"], first=first)
+
+
+# lanes
+
+
+def lane(key: LaneKey) -> Procedure[LaneSummary | None]:
+    found = yield from _summaries({"chain_id": key.chain_id, "address": key.address})
+    return found[0] if found else None
+
+
+def lanes() -> Procedure[Sequence[LaneSummary]]:
+    return (yield from _summaries({}))
+
+
+def _summaries(which: Mapping[str, object]) -> Procedure[list[LaneSummary]]:
+    answer = yield Ask("lanes", which, narrow=True)
+    each = [_lane(row)._asdict() for row in answer.rows]
+    states = _by_lane((yield from ask_for_each("live_states", each)))
+    slots = _by_lane((yield from ask_for_each("live_slots", each)))
+    reservations = _by_lane((yield from ask_for_each("reservations", each)))
+    wishes = _by_lane((yield from ask_for_each("open_wishes", each, limit=WISHES_SHOWN)))
+    return [
+        LaneSummary(
+            record=rows.lane_record(row),
+            control=rows.control(row),
+            states={State(found["state"]): found["n"] for found in states.get(_lane(row), ())},
+            slots={found["kind"]: found["n"] for found in slots.get(_lane(row), ())},
+            reservations=[
+                Reserved(found["nonce"], found["deadline"], found["hash"]) for found in reservations.get(_lane(row), ())
+            ],
+            wishes=[OpenWish(found["kind"], found["tx_id"], found["made_at"]) for found in wishes.get(_lane(row), ())],
+            owner=row["owner"] if row["expires_at"] > row["now"] else None,
+            epoch=row["epoch"],
+            expires_at=row["expires_at"],
+        )
+        for row in answer.rows
+    ]
+
+
+def _lane(row: Row) -> LaneKey:
+    return LaneKey(row["chain_id"], row["address"])
+
+
+def _by_lane(found: Sequence[Row]) -> Mapping[LaneKey, list[Row]]:
+    grouped: dict[LaneKey, list[Row]] = {}
+    for row in found:
+        grouped.setdefault(_lane(row), []).append(row)
+    return grouped
