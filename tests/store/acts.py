@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import asyncpg
 
 from nonchalant.lanes import Lane, Work
 from nonchalant.lifecycle import Assigned
 from nonchalant.model import Attempt, Change, LaneKey, LaneRecord, Lease, SlotKind, Transaction
 from nonchalant.ports import Acceptance, Filter, Store
+from nonchalant.store.postgres import PostgresStore
+from nonchalant.store.sqlite import SqliteStore
+from nonchalant.store.statements import in_schema
 from tests.examples import BOB, LANE, a_hash, a_request, an_attempt
+from tests.postgres import Cluster
 
 OTHER_LANE = LaneKey(7, BOB)
 LIMITS = {LANE: 1_000, OTHER_LANE: 1_000}
@@ -19,10 +30,30 @@ TTL = 10.0
 
 
 class ManualClock:
-    """Stands still until a test, or somebody's sleep, moves it."""
+    """Stands still until a test, or somebody's sleep, moves it. With a file, a server can look at it too."""
 
     def __init__(self, start: int = 1_000_000) -> None:
-        self.millis = start
+        self._millis = start
+        self._file: int | None = None
+
+    @property
+    def millis(self) -> int:
+        return self._millis
+
+    @millis.setter
+    def millis(self, value: int) -> None:
+        self._millis = value
+        if self._file is not None:
+            os.pwrite(self._file, b"%020d" % value, 0)
+
+    def show_in(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+        self.millis = self._millis
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
 
     def now(self) -> int:
         return self.millis
@@ -49,6 +80,48 @@ class Counting:
 
     def uniform(self, low: float, high: float) -> float:
         return low
+
+
+_schemas = itertools.count(1)
+
+
+@asynccontextmanager
+async def on_postgres(
+    cluster: Cluster, clock: ManualClock | None = None, **options: Any
+) -> AsyncIterator[PostgresStore]:
+    """A store in a schema of its own. With a clock, the server goes by it."""
+    schema = f"test_{os.getpid()}_{next(_schemas)}"
+    file = cluster.folder / f"clock-{schema}"
+    store = await PostgresStore.open(f"{cluster.dsn}?schema={schema}", entropy=Counting(), **options)
+    try:
+        if clock is not None:
+            clock.show_in(file)
+            await sql(
+                store,
+                f"CREATE OR REPLACE FUNCTION nonchalant.millis() RETURNS BIGINT LANGUAGE sql VOLATILE"
+                f" RETURN pg_read_file('{file}')::BIGINT",
+            )
+        yield store
+    finally:
+        await store.close()
+        if clock is not None:
+            clock.close()
+            file.unlink()
+        connection = await asyncpg.connect(cluster.dsn)
+        await connection.execute(f"SET client_min_messages = error; DROP SCHEMA {schema} CASCADE")
+        await connection.close()
+
+
+async def sql(store: Store, statement: str, *values: object) -> Sequence[Any]:
+    """Look or meddle behind the store's back. Values stand for `?`; tables have no schema."""
+    if isinstance(store, SqliteStore):
+        return store._writer.execute(statement, values).fetchall()
+    assert isinstance(store, PostgresStore)
+    numbers = itertools.count(1)
+    statement = re.sub(r"\?", lambda _: f"${next(numbers)}", in_schema(statement, store.schema))
+    async with store._work.acquire() as connection, connection.transaction():
+        await connection.execute(f'SET LOCAL search_path = "{store.schema}"')
+        return await connection.fetch(statement, *values)  # type: ignore[no-any-return]
 
 
 async def accept(store: Store, *ids: str, **fields: Any) -> list[Transaction]:

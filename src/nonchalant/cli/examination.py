@@ -100,6 +100,7 @@ def _store(settings: Settings) -> Iterator[Finding]:
     except NonchalantError as error:
         yield Finding("store", False, str(error))
         return
+    assert isinstance(found.path, Path)
     folder = found.path.parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         yield Finding("store", False, f"cannot write in {folder}", "make the folder, or give it to this user")

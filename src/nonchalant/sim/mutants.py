@@ -92,7 +92,7 @@ def _query(name: str, change: Callable[[str], str]) -> Iterator[None]:
 @_mutant("no-epoch-check")
 def _no_epoch_check() -> Iterator[None]:
     # Whoever once held the lease may write.
-    with _query("fence", lambda _: "SELECT 1"):
+    with _query("fence", lambda _: "SELECT :now AS now"):
         yield
 
 

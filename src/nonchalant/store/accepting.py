@@ -8,7 +8,7 @@ from nonchalant.model import Event, LaneKey, Millis, Mode, Request, TxId
 from nonchalant.ports import Acceptance, Draining, Duplicate, Illegible, KeyTaken, NoRoom, Overdue, Removed
 from nonchalant.store import rows
 from nonchalant.store.legible import Legible
-from nonchalant.store.talk import Procedure, ask_for_each, change_each, now, tell
+from nonchalant.store.talk import Procedure, ask_for_each, change_each, tell, with_keys
 
 # The depth of a lane that takes nothing new.
 CLOSED = -1
@@ -24,7 +24,7 @@ def declare(lanes: Sequence[LaneKey]) -> Procedure[None]:
 def accept(
     requests: Sequence[Request], limits: Mapping[LaneKey, int], legible: Legible
 ) -> Procedure[Sequence[Acceptance]]:
-    at = yield from now()
+    at = yield from with_keys(alone=False)
     depths = yield from _depths(requests, limits)
     # By their number in the batch: nobody else has to be unique.
     answers: dict[int, Acceptance] = {}

@@ -15,9 +15,10 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from nonchalant.errors import BadSettings, StoreUnavailable
+from nonchalant.store.installation import Installation
 
 _NUMBERED = re.compile(r"(\d{4})_\w+\.sql")
-_SQL = files("nonchalant.store") / "sql" / "sqlite"
+_SQL = files("nonchalant.store") / "sql"
 
 # How long a migration waits for another process's commit.
 BUSY_SECONDS = 5.0
@@ -27,7 +28,7 @@ BUSY_SECONDS = 5.0
 class Status:
     """A store's schema. `version` 0: there is nothing yet, the first start or `db migrate` makes it."""
 
-    path: Path
+    path: Path | Installation
     version: int
     latest: int
 
@@ -43,7 +44,11 @@ class Migration:
     script: str
 
 
-def known(folder: Traversable = _SQL) -> Sequence[Migration]:
+def folder_of(dialect: str) -> Traversable:
+    return _SQL / dialect
+
+
+def known(folder: Traversable = _SQL / "sqlite") -> Sequence[Migration]:
     """Every step there is, the first one included; numbers leave no hole and are not used twice."""
     found = [Migration(1, "schema", (folder / "schema.sql").read_text())]
     later = folder / "migrations"
@@ -73,11 +78,21 @@ def create(connection: sqlite3.Connection, store_id: str) -> None:
 
 def check(connection: sqlite3.Connection) -> None:
     """`BadSettings`, with the remedy, unless the file has the version this program works on."""
-    found, latest = version_of(connection), known()[-1].version
+    check_version(version_of(connection), known()[-1].version)
+
+
+def check_version(found: int, latest: int) -> None:
     if found != latest:
         raise BadSettings(
-            f"store: the file has schema version {found}, this program needs {latest}; "
+            f"store: it has schema version {found}, this program needs {latest}; "
             + ("run `nonchalant db migrate`" if found < latest else "upgrade Nonchalant")
+        )
+
+
+def refuse_newer(status: Status) -> None:
+    if status.version > status.latest:
+        raise BadSettings(
+            f"store: it has schema version {status.version}, this program knows {status.latest}; upgrade Nonchalant"
         )
 
 
@@ -101,18 +116,16 @@ def migrate(url: str, migrations: Sequence[Migration] | None = None) -> Status:
     Refused while a node works on the file: it would go on with statements of the old version.
     """
     before, steps = status(url, migrations), migrations or known()
-    if before.version > before.latest:
-        raise BadSettings(
-            f"store: the file has schema version {before.version}, this program knows {before.latest}; upgrade Nonchalant"
-        )
-    connection = _open(before.path)
+    refuse_newer(before)
+    path = _path(url)
+    connection = _open(path)
     try:
         # A table is rebuilt by dropping it; what refers to it is checked when the step is done instead.
         connection.execute("PRAGMA foreign_keys = OFF")
         for step in steps:
             _apply(connection, step)
     except sqlite3.Error as error:
-        raise StoreUnavailable(f"{before.path} was not migrated: {error}") from error
+        raise StoreUnavailable(f"{path} was not migrated: {error}") from error
     finally:
         connection.close()
     return status(url, migrations)

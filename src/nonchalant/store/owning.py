@@ -49,6 +49,12 @@ def renew(leases: Sequence[Lease], ttl: float) -> Procedure[Sequence[LaneKey]]:
     return [LaneKey(row["chain_id"], row["address"]) for row in found]
 
 
+def renew_one(lease: Lease, ttl: float) -> Procedure[Sequence[LaneKey]]:
+    """One that was locked, in its turn."""
+    found = yield from ask("renew_lease", **holder(lease), ttl=millis(ttl))
+    return [LaneKey(row["chain_id"], row["address"]) for row in found]
+
+
 def release(leases: Sequence[Lease], owner: str | None) -> Procedure[None]:
     yield from change_each("release_lease", [holder(lease) for lease in leases])
     if owner is not None:

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 from nonchalant.model import Millis
 from nonchalant.store.rows import Row
-from nonchalant.store.talk import Procedure, ask, ask_for_each, change, change_each, now
+from nonchalant.store.talk import Procedure, ask, ask_for_each, change, change_each, with_keys
 
 
 def forget(older_than: Millis, limit: int) -> Procedure[bool]:
     """Remove up to `limit` of each kind. True: one kind had as many, so there may be more."""
-    at = yield from now()
+    at = yield from with_keys(alone=True)
     [position] = yield from ask("position")
     old = {"before": at - older_than, "limit": limit}
     settled = old | {"incarnation": position["incarnation"]}

@@ -28,6 +28,7 @@ from nonchalant.store.talk import (
     AskForEach,
     Columns,
     Fence,
+    Keys,
     Moment,
     Number,
     Procedure,
@@ -191,7 +192,7 @@ class Session:
                 )
             case Fence(lease):
                 return self._ask("fence", holder(lease))
-            case Moment():
+            case Moment() | Keys():
                 return Answer([{"now": self._now}], 1)
             case Tell(events):
                 for event in events:

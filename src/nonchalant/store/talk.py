@@ -53,6 +53,16 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
+class Keys:
+    """Who accepts and who removes exclude each other, until they have committed: a row with `now`.
+
+    A key goes from one table to another when its transaction is removed; nobody may look in between.
+    """
+
+    alone: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Tell:
     """Write events down, in this order. Of those that tell the same again, only the first and the newest stay."""
 
@@ -64,7 +74,7 @@ class Number:
     """Give every event that is committed its position."""
 
 
-Step: TypeAlias = Ask | AskForEach | Fence | Moment | Tell | Number
+Step: TypeAlias = Ask | AskForEach | Fence | Moment | Keys | Tell | Number
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +127,12 @@ def tell(events: Sequence[Event]) -> Procedure[None]:
 
 def now() -> Procedure[Millis]:
     answer = yield Moment()
+    return int(answer.rows[0]["now"])
+
+
+def with_keys(*, alone: bool) -> Procedure[Millis]:
+    """What time it is, once nobody is in the way."""
+    answer = yield Keys(alone)
     return int(answer.rows[0]["now"])
 
 

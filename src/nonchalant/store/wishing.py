@@ -18,13 +18,20 @@ WISHES_AT_ONCE = 500
 
 
 def alter_queued(tx: Transaction, events: Sequence[Event]) -> Procedure[None]:
-    if not tx.live and (yield from ask("may_have_run", **tx.lane._asdict(), deeds=sorted(tx.deeds))):
+    if not tx.live:
+        yield from _refuse_what_may_have_run(tx)
+    yield from expect_each("alter_queued", [rows.transaction_columns(tx) | rows.wish_columns(tx)])
+    yield from tell(events)
+
+
+def _refuse_what_may_have_run(tx: Transaction) -> Procedure[None]:
+    # The lane's owner may be about to say so.
+    yield from ask("lock_lane", **tx.lane._asdict())
+    if (yield from ask("may_have_run", **tx.lane._asdict(), deeds=sorted(tx.deeds))):
         raise MayHaveRun(
             f"nobody can say yet whether {tx.id} ran: the store lost commits, and its lane is being compared with the "
             "chain; ask again"
         )
-    yield from expect_each("alter_queued", [rows.transaction_columns(tx) | rows.wish_columns(tx)])
-    yield from tell(events)
 
 
 # the queue

@@ -210,6 +210,10 @@ UPDATE transactions SET
     payload = :payload, earlier = :earlier, fees = :fees
 WHERE id = :id AND version = :version - 1 AND state = 'queued';
 
+-- lock_lane --
+-- With one writer, its owner waits already.
+SELECT 1 WHERE FALSE;
+
 -- may_have_run --
 -- Whether what does one of these deeds may have run by a commit that this store has lost: its lane is not reconciled, or
 -- a stranger did the same and is not held against anybody yet.

@@ -1,0 +1,118 @@
+"""Versions of the schema on PostgreSQL. Version 1 is `schema.sql`; each file of `migrations/` leads from one to the next.
+
+Several nodes may start at once, and nodes of the version before may still be running: each step is one transaction
+under an advisory lock, and a step may only add what the version before can work with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+
+import asyncpg
+
+from nonchalant.errors import StoreUnavailable
+from nonchalant.store import migrations
+from nonchalant.store.installation import Installation
+from nonchalant.store.migrations import Migration, Status
+from nonchalant.store.statements import in_schema
+
+ANSWER_SECONDS = 10.0
+
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('nonchalant.migration', 0))"
+
+
+async def prepare(installation: Installation, store_id: str) -> bool:
+    """Make the schema if it is missing, refuse one of another version. True: a pooler stands before the server."""
+    async with connected(installation) as connection:
+        if await version_of(connection, installation) == 0:
+            await advance(connection, installation, known(), store_id)
+        migrations.check_version(await version_of(connection, installation), known()[-1].version)
+        return await is_pooled(connection)
+
+
+def known() -> Sequence[Migration]:
+    return migrations.known(migrations.folder_of("postgres"))
+
+
+async def status(installation: Installation, steps: Sequence[Migration] | None = None) -> Status:
+    """What is there, without changing it."""
+    with unreachable(installation):
+        async with connected(installation) as connection:
+            found = await version_of(connection, installation)
+    return Status(installation, found, (steps or known())[-1].version)
+
+
+async def migrate(installation: Installation, store_id: str, steps: Sequence[Migration] | None = None) -> Status:
+    """Bring the schema to the newest version, making it if it is missing."""
+    migrations.refuse_newer(await status(installation, steps))
+    with unreachable(installation):
+        async with connected(installation) as connection:
+            await advance(connection, installation, steps or known(), store_id)
+    return await status(installation, steps)
+
+
+async def is_pooled(connection: asyncpg.Connection) -> bool:
+    """A pooler answers for itself when a connection begins: the process it names is not the one that works."""
+    works: int = await connection.fetchval("SELECT pg_backend_pid()")
+    named: int = connection.get_server_pid()
+    return works != named
+
+
+async def version_of(connection: asyncpg.Connection, installation: Installation) -> int:
+    """0: nothing is there yet."""
+    there = await connection.fetchval("SELECT to_regclass($1)", f'"{installation.schema}".meta')
+    if there is None:
+        return 0
+    version: int = await connection.fetchval(in_schema("SELECT version FROM nonchalant.meta", installation.schema))
+    return version
+
+
+async def advance(
+    connection: asyncpg.Connection,
+    installation: Installation,
+    steps: Sequence[Migration],
+    store_id: str,
+) -> None:
+    """Take the steps that are missing. Each is one transaction."""
+    for step in steps:
+        async with connection.transaction():
+            await connection.execute(in_schema(_LOCK, installation.schema))
+            # Looked at under the lock: another node may have taken this step meanwhile.
+            if await version_of(connection, installation) >= step.version:
+                continue
+            if step.version == 1:
+                await connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{installation.schema}"')
+            await connection.execute(in_schema(step.script, installation.schema))
+            await _record(connection, installation, step.version, store_id)
+
+
+async def _record(connection: asyncpg.Connection, installation: Installation, version: int, store_id: str) -> None:
+    if version == 1:
+        first = in_schema("INSERT INTO nonchalant.meta (version, store_id) VALUES (1, $1)", installation.schema)
+        await connection.execute(first, store_id)
+    else:
+        await connection.execute(in_schema("UPDATE nonchalant.meta SET version = $1", installation.schema), version)
+
+
+@contextmanager
+def unreachable(installation: Installation) -> Iterator[None]:
+    """What goes wrong at the first contact, with the name of the server and without its password."""
+    try:
+        yield
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+        raise StoreUnavailable(f"cannot use {installation}: {str(error) or type(error).__name__}") from error
+
+
+@asynccontextmanager
+async def connected(installation: Installation) -> AsyncIterator[asyncpg.Connection]:
+    connection = await asyncpg.connect(
+        installation.dsn,
+        timeout=ANSWER_SECONDS,
+        statement_cache_size=0,
+        server_settings={"application_name": "nonchalant"},
+    )
+    try:
+        yield connection
+    finally:
+        await connection.close()

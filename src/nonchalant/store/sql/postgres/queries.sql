@@ -1,0 +1,759 @@
+-- Named queries for PostgreSQL, the same names as on SQLite. Each says its purpose and carries its own guard.
+-- What is asked for many at once comes as arrays, one value a row. `nonchalant.` stands for the installation's schema.
+-- The time is the database's own, at the moment it is looked at.
+
+-- moment --
+SELECT nonchalant.millis() AS now;
+
+-- share_keys --
+-- Who accepts and who removes old transactions exclude each other: a key goes from one table to another, and whoever
+-- looks at both in between finds it in neither.
+SELECT pg_advisory_xact_lock_shared(hashtextextended('nonchalant.keys', 0)), nonchalant.millis() AS now;
+
+-- own_keys --
+SELECT pg_advisory_xact_lock(hashtextextended('nonchalant.keys', 0)), nonchalant.millis() AS now;
+
+-- position --
+-- Who this store is, and how often it was found to have lost commits.
+SELECT store_id, incarnation, system_identifier, timeline FROM nonchalant.meta;
+
+-- place --
+-- Where this server stands: which one it is, on which of its timelines, and how far its log goes.
+SELECT
+    (SELECT system_identifier FROM pg_control_system()) AS system_identifier,
+    ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::BIT(32)::BIGINT AS timeline,
+    (pg_current_wal_insert_lsn() - '0/0'::PG_LSN)::BIGINT AS wal;
+
+-- settle_down --
+-- The first start on this server.
+UPDATE nonchalant.meta SET system_identifier = :system_identifier, timeline = :timeline WHERE system_identifier IS NULL;
+
+-- raise_incarnation --
+-- The store has lost commits: every lane must be reconciled. No row: another node has raised it since.
+UPDATE nonchalant.meta SET
+    incarnation = greatest(incarnation, :seen) + 1, system_identifier = :system_identifier, timeline = :timeline
+WHERE incarnation <= :seen
+RETURNING incarnation;
+
+-- end_leases --
+-- Whoever holds one has a copy of the lane in memory that the store does not know any more.
+UPDATE nonchalant.leases SET owner = NULL, expires_at = 0, epoch = epoch + 1 WHERE owner IS NOT NULL;
+
+-- declare_lane --
+-- Make the lane exist. A new lane has nothing to reconcile, unless the store itself has lost commits.
+INSERT INTO nonchalant.lanes (chain_id, address)
+SELECT * FROM unnest(:chain_id::BIGINT[], :address::TEXT[]) ON CONFLICT DO NOTHING;
+
+-- declare_lease --
+INSERT INTO nonchalant.leases (chain_id, address)
+SELECT * FROM unnest(:chain_id::BIGINT[], :address::TEXT[]) ON CONFLICT DO NOTHING;
+
+-- room --
+-- How a lane should be run, and how many transactions wait in it; counting stops at the limit.
+SELECT
+    lane.chain_id, lane.address,
+    (SELECT mode FROM nonchalant.controls AS c WHERE c.chain_id = lane.chain_id AND c.address = lane.address) AS mode,
+    (
+        SELECT count(*) FROM (
+            SELECT 1 FROM nonchalant.transactions AS t
+            WHERE t.chain_id = lane.chain_id AND t.address = lane.address
+                AND t.state IN ('queued', 'signed', 'sent', 'mined') AND t.state = 'queued'
+            LIMIT lane.most
+        ) AS waiting
+    ) AS depth
+FROM unnest(:chain_id::BIGINT[], :address::TEXT[], :limit::BIGINT[]) AS lane (chain_id, address, most);
+
+-- insert_transaction --
+-- No row: the id or the idempotency key is known already, or was before it was removed. Places are taken in the order of
+-- the batch; rows are written in the order of their keys, so that two batches with the same ones never wait for each
+-- other in a circle.
+WITH new AS MATERIALIZED (
+    SELECT ordered.*, nextval('nonchalant.places') AS place FROM (
+        SELECT * FROM unnest(
+            :n::BIGINT[], :id::TEXT[], :chain_id::BIGINT[], :address::TEXT[], :priority::SMALLINT[], :tenant::TEXT[],
+            :idempotency_key::TEXT[], :body_hash::TEXT[], :payload::TEXT[], :fees::TEXT[], :metadata::TEXT[],
+            :simulate::BOOLEAN[], :valid_until::BIGINT[], :confirmations::BIGINT[], :on_superseded::TEXT[]
+        ) AS given (
+            n, id, chain_id, address, priority, tenant, idempotency_key, body_hash, payload, fees, metadata, simulate,
+            valid_until, confirmations, on_superseded
+        )
+        ORDER BY n
+    ) AS ordered
+), inserted AS (
+    INSERT INTO nonchalant.transactions (
+        place, id, chain_id, address, state, priority, tenant, idempotency_key, body_hash,
+        payload, fees, metadata, simulate, valid_until, confirmations, on_superseded, created_at, updated_at
+    )
+    SELECT
+        place, id, chain_id, address, 'queued', priority, tenant, idempotency_key, body_hash,
+        payload, fees, metadata, simulate, valid_until, confirmations, on_superseded, :at::BIGINT, :at::BIGINT
+    FROM new
+    WHERE NOT EXISTS (
+        SELECT 1 FROM nonchalant.removed AS r WHERE r.idempotency_key = new.idempotency_key AND r.tenant = new.tenant
+    )
+    ORDER BY idempotency_key, tenant, id
+    ON CONFLICT DO NOTHING
+    RETURNING place
+)
+SELECT new.n, new.place FROM new JOIN inserted USING (place) ORDER BY new.n;
+
+-- known_request --
+-- What an id or an idempotency key was used for.
+SELECT asked.n, known.* FROM unnest(
+    :n::BIGINT[], :id::TEXT[], :tenant::TEXT[], :idempotency_key::TEXT[]
+) AS asked (n, id, tenant, idempotency_key)
+CROSS JOIN LATERAL (
+    SELECT * FROM (
+        SELECT 1 AS rank, t.* FROM nonchalant.transactions AS t WHERE t.id = asked.id
+        UNION ALL
+        SELECT 2 AS rank, t.* FROM nonchalant.transactions AS t
+        WHERE t.idempotency_key = asked.idempotency_key AND t.tenant = asked.tenant
+    ) AS found ORDER BY rank LIMIT 1
+) AS known;
+
+-- removed_request --
+-- What an idempotency key was used for, by a transaction that is kept no more.
+SELECT asked.n, removed.* FROM unnest(
+    :n::BIGINT[], :tenant::TEXT[], :idempotency_key::TEXT[]
+) AS asked (n, tenant, idempotency_key)
+JOIN nonchalant.removed ON removed.idempotency_key = asked.idempotency_key AND removed.tenant = asked.tenant;
+
+-- lanes_with_work --
+-- Lanes with something to assign or to watch, a wish to grant, or an ailment to look after, and who holds them now. Each
+-- index is walked from one busy lane to the next: neither lanes at rest nor long queues cost anything.
+WITH RECURSIVE queued AS (
+    (
+        SELECT chain_id, address FROM nonchalant.transactions
+        WHERE state = 'queued' AND NOT held ORDER BY chain_id, address LIMIT 1
+    )
+    UNION ALL
+    SELECT next.* FROM queued CROSS JOIN LATERAL (
+        SELECT t.chain_id, t.address FROM nonchalant.transactions AS t
+        WHERE t.state = 'queued' AND NOT t.held AND (t.chain_id, t.address) > (queued.chain_id, queued.address)
+        ORDER BY t.chain_id, t.address LIMIT 1
+    ) AS next
+), marked AS (
+    (
+        SELECT chain_id, address FROM nonchalant.transactions
+        WHERE :marked::BOOLEAN AND state = 'queued' AND attention IS NOT NULL ORDER BY chain_id, address LIMIT 1
+    )
+    UNION ALL
+    SELECT next.* FROM marked CROSS JOIN LATERAL (
+        SELECT t.chain_id, t.address FROM nonchalant.transactions AS t
+        WHERE t.state = 'queued' AND t.attention IS NOT NULL
+            AND (t.chain_id, t.address) > (marked.chain_id, marked.address)
+        ORDER BY t.chain_id, t.address LIMIT 1
+    ) AS next
+), bound AS (
+    (SELECT chain_id, address FROM nonchalant.slots WHERE NOT settled ORDER BY chain_id, address LIMIT 1)
+    UNION ALL
+    SELECT next.* FROM bound CROSS JOIN LATERAL (
+        SELECT s.chain_id, s.address FROM nonchalant.slots AS s
+        WHERE NOT s.settled AND (s.chain_id, s.address) > (bound.chain_id, bound.address)
+        ORDER BY s.chain_id, s.address LIMIT 1
+    ) AS next
+), busy AS (
+    SELECT queued.chain_id, queued.address FROM queued
+    LEFT JOIN nonchalant.controls AS c ON c.chain_id = queued.chain_id AND c.address = queued.address
+    WHERE coalesce(c.mode, 'open') = 'open'
+    UNION SELECT chain_id, address FROM marked
+    UNION SELECT chain_id, address FROM bound
+    UNION SELECT chain_id, address FROM nonchalant.wishes WHERE reply IS NULL
+    UNION SELECT chain_id, address FROM nonchalant.lanes WHERE unhealthy IS NOT NULL
+)
+SELECT busy.chain_id, busy.address, leases.owner FROM busy
+LEFT JOIN nonchalant.leases
+    ON leases.chain_id = busy.chain_id AND leases.address = busy.address AND leases.expires_at > nonchalant.millis()
+ORDER BY busy.chain_id, busy.address;
+
+-- heartbeat --
+INSERT INTO nonchalant.nodes (owner, expires_at) VALUES (:owner, nonchalant.millis() + :ttl)
+ON CONFLICT (owner) DO UPDATE SET expires_at = excluded.expires_at;
+
+-- forget_dead_nodes --
+-- One that beats at this very moment is locked, and left alone.
+DELETE FROM nonchalant.nodes WHERE owner IN (
+    SELECT owner FROM nonchalant.nodes WHERE expires_at <= nonchalant.millis() FOR UPDATE SKIP LOCKED
+);
+
+-- live_nodes --
+SELECT count(*) AS n FROM nonchalant.nodes WHERE expires_at > nonchalant.millis();
+
+-- acquire_lease --
+-- Take what is free, expired or one's own, always with a new epoch. No row: another node holds it.
+UPDATE nonchalant.leases SET owner = :owner, epoch = epoch + 1, expires_at = nonchalant.millis() + :ttl
+WHERE chain_id = :chain_id AND address = :address
+    AND (owner IS NULL OR owner = :owner OR expires_at <= nonchalant.millis())
+RETURNING epoch, nonchalant.millis() AS now;
+
+-- renew_leases --
+-- Only the holder of this very epoch prolongs it, and only before it expires. What a transaction has locked is skipped:
+-- one busy lane must not keep the others waiting.
+WITH held AS (
+    SELECT l.chain_id, l.address FROM nonchalant.leases AS l
+    JOIN unnest(:chain_id::BIGINT[], :address::TEXT[], :owner::TEXT[], :epoch::BIGINT[])
+        AS mine (chain_id, address, owner, epoch)
+        ON mine.chain_id = l.chain_id AND mine.address = l.address AND mine.owner = l.owner AND mine.epoch = l.epoch
+    WHERE l.expires_at > nonchalant.millis()
+    ORDER BY l.chain_id, l.address
+    FOR NO KEY UPDATE OF l SKIP LOCKED
+)
+UPDATE nonchalant.leases AS l SET expires_at = nonchalant.millis() + :ttl
+FROM held WHERE l.chain_id = held.chain_id AND l.address = held.address
+RETURNING l.chain_id, l.address;
+
+-- renew_lease --
+-- The same for one that was locked; waits its turn. The row is read again under the lock, so is the clock.
+WITH held AS MATERIALIZED (
+    SELECT chain_id, address, expires_at FROM nonchalant.leases
+    WHERE chain_id = :chain_id AND address = :address AND owner = :owner AND epoch = :epoch
+    FOR NO KEY UPDATE
+)
+UPDATE nonchalant.leases AS l SET expires_at = nonchalant.millis() + :ttl
+FROM held WHERE l.chain_id = held.chain_id AND l.address = held.address AND held.expires_at > nonchalant.millis()
+RETURNING l.chain_id, l.address;
+
+-- release_lease --
+WITH held AS (
+    SELECT l.chain_id, l.address FROM nonchalant.leases AS l
+    JOIN unnest(:chain_id::BIGINT[], :address::TEXT[], :owner::TEXT[], :epoch::BIGINT[])
+        AS mine (chain_id, address, owner, epoch)
+        ON mine.chain_id = l.chain_id AND mine.address = l.address AND mine.owner = l.owner AND mine.epoch = l.epoch
+    ORDER BY l.chain_id, l.address
+    FOR NO KEY UPDATE OF l
+)
+UPDATE nonchalant.leases AS l SET owner = NULL, expires_at = 0
+FROM held WHERE l.chain_id = held.chain_id AND l.address = held.address;
+
+-- release_node --
+DELETE FROM nonchalant.nodes WHERE owner = :owner;
+
+-- fence --
+-- The first statement of every owner's transaction. No row: the lease is lost. The lock keeps a take-over waiting until
+-- this transaction has ended; without it, a stale write could commit after the take-over. The expiry is judged once the
+-- lock is held, not while it is waited for. With it comes where the server stands: one that lost commits is told.
+WITH held AS MATERIALIZED (
+    SELECT expires_at FROM nonchalant.leases
+    WHERE chain_id = :chain_id AND address = :address AND owner = :owner AND epoch = :epoch
+    FOR NO KEY UPDATE
+)
+SELECT
+    nonchalant.millis() AS now,
+    ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::BIT(32)::BIGINT AS timeline,
+    (pg_current_wal_insert_lsn() - '0/0'::PG_LSN)::BIGINT AS wal
+FROM held WHERE expires_at > nonchalant.millis();
+
+-- load_lane --
+SELECT * FROM nonchalant.lanes WHERE chain_id = :chain_id AND address = :address;
+
+-- load_slots --
+SELECT * FROM nonchalant.slots WHERE chain_id = :chain_id AND address = :address AND NOT settled ORDER BY nonce;
+
+-- load_attempts --
+-- Every attempt of every slot that is not final, oldest first. A reservation has none but its holder's: a filler may have
+-- had the nonce before, and given it back.
+SELECT a.* FROM nonchalant.slots AS s
+JOIN nonchalant.attempts AS a
+    ON a.chain_id = s.chain_id AND a.address = s.address AND a.nonce = s.nonce
+    AND a.tx_id IS NOT DISTINCT FROM s.tx_id AND (s.kind <> 'reservation' OR a.kind = 'outside')
+WHERE s.chain_id = :chain_id AND s.address = :address AND NOT s.settled
+ORDER BY a.nonce, a.number;
+
+-- load_transactions --
+SELECT t.* FROM nonchalant.slots AS s
+JOIN nonchalant.transactions AS t ON t.id = s.tx_id
+WHERE s.chain_id = :chain_id AND s.address = :address AND NOT s.settled
+ORDER BY s.nonce;
+
+-- load_strangers --
+SELECT * FROM nonchalant.strangers WHERE chain_id = :chain_id AND address = :address AND tx_id IS NULL ORDER BY nonce;
+
+-- put_stranger --
+-- Keep a stranger, or whom it was found to be a twin of; that never changes again.
+INSERT INTO nonchalant.strangers AS s (hash, chain_id, address, nonce, deed, tx_id, found_at)
+SELECT new.*, nonchalant.millis() FROM unnest(
+    :hash::TEXT[], :chain_id::BIGINT[], :address::TEXT[], :nonce::BIGINT[], :deed::TEXT[], :tx_id::TEXT[]
+) AS new (hash, chain_id, address, nonce, deed, tx_id)
+ON CONFLICT (hash) DO UPDATE SET tx_id = excluded.tx_id WHERE s.tx_id IS NULL;
+
+-- known_attempts --
+SELECT hash FROM nonchalant.attempts WHERE hash = ANY (:hash::TEXT[]);
+
+-- queued --
+-- What the owner may assign, found by state and never by a cursor; what it has put aside is left out, and so is what is
+-- overdue by the store's clock and any node may end.
+SELECT * FROM nonchalant.transactions
+WHERE chain_id = :chain_id AND address = :address AND state = 'queued' AND NOT held
+    AND (
+        valid_until IS NULL OR valid_until > nonchalant.millis()
+        OR EXISTS (
+            SELECT 1 FROM nonchalant.strangers WHERE chain_id = :chain_id AND address = :address AND tx_id IS NULL
+        )
+    )
+    AND NOT EXISTS (
+        SELECT 1 FROM nonchalant.controls WHERE chain_id = :chain_id AND address = :address AND mode <> 'open'
+    )
+    AND id <> ALL (:skip::TEXT[])
+ORDER BY priority DESC, place LIMIT :limit;
+
+-- marked --
+SELECT * FROM nonchalant.transactions
+WHERE chain_id = :chain_id AND address = :address AND state = 'queued' AND attention IS NOT NULL
+ORDER BY place LIMIT :limit;
+
+-- hold_queued --
+-- Take queued rows out of the line.
+UPDATE nonchalant.transactions
+SET held = TRUE, version = version + 1, attention = :attention::TEXT, updated_at = :at
+WHERE id = ANY (:id::TEXT[]) AND state = 'queued';
+
+-- queued_before --
+SELECT 1 FROM nonchalant.transactions
+WHERE chain_id = :chain_id AND address = :address AND state = 'queued' AND NOT held AND place < :place
+LIMIT 1;
+
+-- update_transaction --
+-- Guarded by the version that was read: still in that state, not held, same payload; and by the lane that is leased.
+-- What gets a nonce must not be overdue. Fewer rows: someone else moved one.
+UPDATE nonchalant.transactions AS t SET
+    state = new.state, version = new.version, held = new.held, nonce = new.nonce, hash = new.hash,
+    receipt = new.receipt, deep = new.deep, forked = new.forked, failure = new.failure, attention = new.attention,
+    updated_at = new.updated_at
+FROM unnest(
+    :id::TEXT[], :version::BIGINT[], :state::TEXT[], :held::BOOLEAN[], :nonce::BIGINT[], :hash::TEXT[],
+    :receipt::TEXT[], :deep::TEXT[], :forked::BOOLEAN[], :failure::TEXT[], :attention::TEXT[], :updated_at::BIGINT[]
+) AS new (id, version, state, held, nonce, hash, receipt, deep, forked, failure, attention, updated_at)
+WHERE t.id = new.id AND t.version = new.version - 1 AND t.chain_id = :chain_id AND t.address = :address
+    AND (t.state <> 'queued' OR new.nonce IS NULL OR t.valid_until IS NULL OR t.valid_until > nonchalant.millis());
+
+-- rewrite_transaction --
+-- What the user asks for now. Apart from the moves, which are many, and which must not touch what cannot be read.
+UPDATE nonchalant.transactions AS t SET payload = new.payload, earlier = new.earlier, fees = new.fees
+FROM unnest(:id::TEXT[], :version::BIGINT[], :payload::TEXT[], :earlier::TEXT[], :fees::TEXT[])
+    AS new (id, version, payload, earlier, fees)
+WHERE t.id = new.id AND t.version = new.version;
+
+-- alter_queued --
+-- From any node: only while it is queued, and as it was read. No row: it is not.
+-- One statement, because after it the row may have ended, and then nothing touches it any more.
+UPDATE nonchalant.transactions AS t SET
+    state = new.state, version = new.version, held = new.held, attention = new.attention,
+    updated_at = new.updated_at, payload = new.payload, earlier = new.earlier, fees = new.fees
+FROM unnest(
+    :id::TEXT[], :version::BIGINT[], :state::TEXT[], :held::BOOLEAN[], :attention::TEXT[], :updated_at::BIGINT[],
+    :payload::TEXT[], :earlier::TEXT[], :fees::TEXT[]
+) AS new (id, version, state, held, attention, updated_at, payload, earlier, fees)
+WHERE t.id = new.id AND t.version = new.version - 1 AND t.state = 'queued';
+
+-- lock_lane --
+-- Keep its owner from committing until this transaction has ended.
+SELECT 1 FROM nonchalant.leases WHERE chain_id = :chain_id AND address = :address FOR NO KEY UPDATE;
+
+-- may_have_run --
+-- Whether what does one of these deeds may have run by a commit that this store has lost: its lane is not reconciled, or
+-- a stranger did the same and is not held against anybody yet.
+SELECT 1 FROM nonchalant.lanes AS l
+WHERE l.chain_id = :chain_id AND l.address = :address AND (
+    l.quarantined_below IS NOT NULL
+    OR l.incarnation <> (SELECT incarnation FROM nonchalant.meta)
+    OR EXISTS (
+        SELECT 1 FROM nonchalant.strangers AS s
+        WHERE s.chain_id = :chain_id AND s.address = :address AND s.tx_id IS NULL AND s.deed = ANY (:deeds::TEXT[])
+    )
+);
+
+-- overdue --
+-- What any node may end. Not what may have run, by a commit that this store has lost: while its lane is not reconciled;
+-- while strangers wait for their twin, which the owner looks for; and once a person is to decide about it.
+SELECT t.* FROM nonchalant.transactions AS t
+JOIN nonchalant.lanes AS l ON l.chain_id = t.chain_id AND l.address = t.address
+WHERE t.state = 'queued' AND t.valid_until <= nonchalant.millis()
+    AND l.quarantined_below IS NULL AND l.incarnation = :incarnation
+    AND NOT EXISTS (
+        SELECT 1 FROM nonchalant.strangers AS s
+        WHERE s.chain_id = l.chain_id AND s.address = l.address AND s.tx_id IS NULL
+    )
+    -- By its text, of which the code is the beginning: what cannot be read must not stop the others.
+    AND (NOT t.held OR t.attention IS NULL OR t.attention !~ '^\["(same_payload_executed|store_lost_commits)"')
+ORDER BY t.valid_until LIMIT :limit;
+
+-- expire_queued --
+UPDATE nonchalant.transactions
+SET state = 'expired', held = FALSE, version = version + 1, attention = NULL, updated_at = :at
+WHERE id = :id AND state = 'queued' AND valid_until <= nonchalant.millis();
+
+-- insert_wish --
+-- A wish about a transaction only while that has a slot. No row: it has none, or the wish is written already.
+INSERT INTO nonchalant.wishes (id, chain_id, address, tx_id, kind, body, made_at)
+SELECT :id::TEXT, :chain_id::BIGINT, :address::TEXT, :tx_id::TEXT, :kind::TEXT, :body::TEXT, nonchalant.millis()
+WHERE :tx_id::TEXT IS NULL
+    OR EXISTS (
+        SELECT 1 FROM nonchalant.transactions WHERE id = :tx_id::TEXT AND state IN ('signed', 'sent', 'mined')
+    )
+ON CONFLICT DO NOTHING;
+
+-- wish --
+SELECT * FROM nonchalant.wishes WHERE id = :id;
+
+-- open_wishes --
+SELECT w.* FROM unnest(:chain_id::BIGINT[], :address::TEXT[]) AS lane (chain_id, address)
+CROSS JOIN LATERAL (
+    SELECT * FROM nonchalant.wishes AS w
+    WHERE w.chain_id = lane.chain_id AND w.address = lane.address AND w.reply IS NULL ORDER BY w.place LIMIT :limit
+) AS w
+ORDER BY w.chain_id, w.address, w.place;
+
+-- count_wishes --
+SELECT count(*) AS n FROM (
+    SELECT 1 FROM nonchalant.wishes
+    WHERE chain_id = :chain_id AND address = :address AND reply IS NULL LIMIT :limit
+) AS open;
+
+-- reply_to_wish --
+-- Fewer rows: one was withdrawn, or answered already.
+UPDATE nonchalant.wishes AS w SET reply = new.reply
+FROM unnest(:id::TEXT[], :reply::TEXT[]) AS new (id, reply)
+WHERE w.id = new.id AND w.chain_id = :chain_id AND w.address = :address AND w.reply IS NULL;
+
+-- withdraw_wish --
+DELETE FROM nonchalant.wishes WHERE id = :id AND reply IS NULL;
+
+-- forget_replies --
+DELETE FROM nonchalant.wishes WHERE reply IS NOT NULL AND made_at < :before;
+
+-- control --
+SELECT * FROM nonchalant.controls WHERE chain_id = :chain_id AND address = :address;
+
+-- put_control --
+-- Only by being opened does a lane leave a halt: somebody has looked.
+INSERT INTO nonchalant.controls AS c (chain_id, address, mode, reason, since)
+VALUES (:chain_id, :address, :mode, :reason, :at)
+ON CONFLICT (chain_id, address) DO UPDATE SET mode = excluded.mode, reason = excluded.reason, since = excluded.since
+WHERE c.mode <> 'halted' OR excluded.mode IN ('open', 'halted');
+
+-- believe_chain --
+-- Whatever was final here before, the chain as it is now counts.
+UPDATE nonchalant.lanes SET seen_hash = NULL WHERE chain_id = :chain_id AND address = :address;
+
+-- halt_lanes --
+-- Those that are not halted already.
+INSERT INTO nonchalant.controls AS c (chain_id, address, mode, reason, since)
+SELECT chain_id, address, 'halted', :reason::TEXT, :at::BIGINT FROM nonchalant.lanes WHERE chain_id = :chain_id ORDER BY address
+ON CONFLICT (chain_id, address) DO UPDATE SET mode = excluded.mode, reason = excluded.reason, since = excluded.since
+WHERE c.mode <> 'halted'
+RETURNING address;
+
+-- put_slot --
+-- Bind a nonce, or write what became of the slot. A nonce that is bound to something else, or final, is refused.
+INSERT INTO nonchalant.slots AS s (
+    chain_id, address, nonce, kind, tx_id, wanted, payload_version, holder, deadline, receipt, settled, settled_at
+)
+SELECT new.*, CASE WHEN new.settled THEN nonchalant.millis() END FROM unnest(
+    :chain_id::BIGINT[], :address::TEXT[], :nonce::BIGINT[], :kind::TEXT[], :tx_id::TEXT[], :wanted::TEXT[],
+    :payload_version::BIGINT[], :holder::TEXT[], :deadline::BIGINT[], :receipt::TEXT[], :settled::BOOLEAN[]
+) AS new (
+    chain_id, address, nonce, kind, tx_id, wanted, payload_version, holder, deadline, receipt, settled
+)
+ON CONFLICT (chain_id, address, nonce) DO UPDATE SET
+    kind = excluded.kind, wanted = excluded.wanted, payload_version = excluded.payload_version,
+    holder = excluded.holder, deadline = excluded.deadline, receipt = excluded.receipt, settled = excluded.settled,
+    settled_at = excluded.settled_at
+-- A reservation whose deadline passed is closed by a filler, never by anything else.
+WHERE NOT s.settled AND s.tx_id IS NOT DISTINCT FROM excluded.tx_id
+    AND (s.kind = excluded.kind OR (s.kind = 'reservation' AND excluded.kind = 'filler'));
+
+-- free_slot --
+-- Fewer rows: one is not bound any more, or final.
+DELETE FROM nonchalant.slots
+WHERE chain_id = :chain_id AND address = :address AND nonce = ANY (:nonce::BIGINT[]) AND NOT settled;
+
+-- unsettle_slots --
+-- An operator gives up what was final: these nonces will be used again. The outcomes that rested on them stay.
+DELETE FROM nonchalant.slots WHERE chain_id = :chain_id AND address = :address AND nonce >= :nonce AND settled;
+
+-- insert_attempt --
+-- Only for a live slot that is bound to the same transaction. The same bytes may be signed again after the slot was given
+-- back; they stay the attempt they were. Fewer rows: a slot is bound to something else, or final.
+INSERT INTO nonchalant.attempts AS a (
+    hash, chain_id, address, nonce, tx_id, kind, payload_version, fees, gas, raw, epoch, signed_at, floor,
+    sent_at, answer
+)
+SELECT
+    new.hash, new.chain_id, new.address, new.nonce, new.tx_id, new.kind, new.payload_version, new.fees, new.gas,
+    new.raw, new.epoch, new.signed_at, new.floor, new.sent_at, new.answer
+FROM unnest(
+    :hash::TEXT[], :chain_id::BIGINT[], :address::TEXT[], :nonce::BIGINT[], :tx_id::TEXT[], :kind::TEXT[],
+    :payload_version::BIGINT[], :fees::TEXT[], :gas::BIGINT[], :raw::BYTEA[], :epoch::BIGINT[], :signed_at::BIGINT[],
+    :floor::BIGINT[], :sent_at::BIGINT[], :answer::TEXT[]
+) WITH ORDINALITY AS new (
+    hash, chain_id, address, nonce, tx_id, kind, payload_version, fees, gas, raw, epoch, signed_at, floor, sent_at,
+    answer, n
+)
+JOIN nonchalant.slots AS s
+    ON s.chain_id = new.chain_id AND s.address = new.address AND s.nonce = new.nonce AND NOT s.settled
+    AND s.tx_id IS NOT DISTINCT FROM new.tx_id
+ORDER BY new.n
+ON CONFLICT (hash, coalesce(tx_id, '')) DO UPDATE SET answer = excluded.answer
+WHERE a.chain_id = excluded.chain_id AND a.address = excluded.address
+    AND a.nonce = excluded.nonce AND a.raw = excluded.raw;
+
+-- answer_attempt --
+-- Fewer rows: the lane never signed one of them.
+UPDATE nonchalant.attempts AS a SET sent_at = new.sent_at, answer = new.answer
+FROM unnest(:hash::TEXT[], :tx_id::TEXT[], :chain_id::BIGINT[], :address::TEXT[], :sent_at::BIGINT[], :answer::TEXT[])
+    AS new (hash, tx_id, chain_id, address, sent_at, answer)
+WHERE a.hash = new.hash AND a.tx_id IS NOT DISTINCT FROM new.tx_id
+    AND a.chain_id = new.chain_id AND a.address = new.address;
+
+-- update_lane --
+-- No row: the lane was never declared. A hash that was forgotten stays so until another block is named: an owner that
+-- read the lane before somebody resumed it would bring it back.
+UPDATE nonchalant.lanes AS l SET
+    next_nonce = new.next_nonce, settled_below = new.settled_below, seen_block = new.seen_block,
+    seen_hash = CASE
+        WHEN l.seen_hash IS NULL AND l.seen_block = new.seen_block AND l.seen_block > 0 THEN NULL ELSE new.seen_hash
+    END,
+    incarnation = new.incarnation, quarantined_below = new.quarantined_below, "window" = new."window",
+    resets = new.resets, confirmed_at = new.confirmed_at, unhealthy = new.unhealthy, attention = new.attention
+FROM unnest(
+    :chain_id::BIGINT[], :address::TEXT[], :next_nonce::BIGINT[], :settled_below::BIGINT[], :seen_block::BIGINT[],
+    :seen_hash::TEXT[], :incarnation::BIGINT[], :quarantined_below::BIGINT[], :window::BIGINT[], :resets::BIGINT[],
+    :confirmed_at::BIGINT[], :unhealthy::TEXT[], :attention::TEXT[]
+) AS new (
+    chain_id, address, next_nonce, settled_below, seen_block, seen_hash, incarnation, quarantined_below, "window",
+    resets, confirmed_at, unhealthy, attention
+)
+WHERE l.chain_id = new.chain_id AND l.address = new.address;
+
+-- insert_event --
+-- Without a position: that is given to what is committed.
+INSERT INTO nonchalant.events (kind, chain_id, address, tx_id, at, data, fact, times, since)
+SELECT kind, chain_id, address, tx_id, at, data, fact, times, since FROM unnest(
+    :kind::TEXT[], :chain_id::BIGINT[], :address::TEXT[], :tx_id::TEXT[], :at::BIGINT[], :data::TEXT[], :fact::TEXT[],
+    :times::BIGINT[], :since::BIGINT[]
+) WITH ORDINALITY AS new (kind, chain_id, address, tx_id, at, data, fact, times, since, n)
+ORDER BY n;
+
+-- unnumbered --
+SELECT 1 FROM nonchalant.events WHERE position IS NULL LIMIT 1;
+
+-- lock_numbering --
+-- One writer at a time gives positions; what it can see when it has the lock, it numbers, and nobody sees a number before
+-- all lower ones are visible.
+SELECT last FROM nonchalant.numbering FOR UPDATE;
+
+-- join_repeats --
+-- The newest of those that tell the same says how often it was told, and since when.
+WITH fresh AS (
+    SELECT fact, max(told) AS newest, count(*) AS n FROM nonchalant.events
+    WHERE position IS NULL AND fact IS NOT NULL GROUP BY fact
+), told AS (
+    SELECT
+        fresh.newest, fresh.n + coalesce(max(e.times) FILTER (WHERE e.position IS NOT NULL), 0) AS times,
+        min(e.told) AS first
+    FROM fresh JOIN nonchalant.events AS e ON e.fact = fresh.fact
+    GROUP BY fresh.newest, fresh.n
+)
+UPDATE nonchalant.events AS e SET times = told.times, since = coalesce(first.since, first.at)
+FROM told JOIN nonchalant.events AS first ON first.told = told.first
+WHERE e.told = told.newest AND told.newest <> told.first;
+
+-- drop_repeats --
+-- What lies between the first and the newest of the same fact goes.
+DELETE FROM nonchalant.events AS e
+USING (
+    SELECT all_told.fact, min(all_told.told) AS first, max(all_told.told) AS newest
+    FROM nonchalant.events AS all_told
+    WHERE all_told.fact IN (
+        SELECT fresh.fact FROM nonchalant.events AS fresh WHERE fresh.position IS NULL AND fresh.fact IS NOT NULL
+    )
+    GROUP BY all_told.fact
+) AS told
+WHERE e.fact = told.fact AND e.told <> told.first AND e.told <> told.newest;
+
+-- number_events --
+-- In the order in which they were told: what caused another was told before it.
+WITH fresh AS (
+    SELECT told, row_number() OVER (ORDER BY told) AS n FROM nonchalant.events WHERE position IS NULL
+)
+UPDATE nonchalant.events AS e SET position = :last + fresh.n FROM fresh WHERE e.told = fresh.told;
+
+-- end_numbering --
+UPDATE nonchalant.numbering SET last = last + :numbered;
+
+-- ended_before --
+-- What ended so long ago and may be removed, lane by lane: all of its slots are final, and its lane is in order.
+SELECT t.id FROM nonchalant.lanes AS l
+LEFT JOIN nonchalant.controls AS c ON c.chain_id = l.chain_id AND c.address = l.address
+JOIN nonchalant.transactions AS t ON t.chain_id = l.chain_id AND t.address = l.address
+WHERE l.incarnation = :incarnation AND l.quarantined_below IS NULL AND coalesce(c.mode, 'open') <> 'halted'
+    AND t.state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired') AND t.updated_at < :before
+    AND NOT EXISTS (
+        SELECT 1 FROM nonchalant.attempts AS a
+        JOIN nonchalant.slots AS s ON s.chain_id = a.chain_id AND s.address = a.address AND s.nonce = a.nonce
+        WHERE a.tx_id = t.id AND s.tx_id = t.id AND (NOT s.settled OR s.nonce >= l.settled_below)
+    )
+LIMIT :limit;
+
+-- keep_key --
+-- So that the same request is never executed a second time.
+INSERT INTO nonchalant.removed (idempotency_key, tenant, body_hash, id, removed_at)
+SELECT idempotency_key, tenant, body_hash, id, :at::BIGINT FROM nonchalant.transactions
+WHERE id = ANY (:id::TEXT[]) AND idempotency_key IS NOT NULL;
+
+-- slots_of_a_transaction --
+SELECT DISTINCT chain_id, address, nonce, tx_id FROM nonchalant.attempts WHERE tx_id = ANY (:id::TEXT[]);
+
+-- final_fillers --
+-- Final slots that were nobody's transaction.
+SELECT s.chain_id, s.address, s.nonce, s.tx_id FROM nonchalant.lanes AS l
+LEFT JOIN nonchalant.controls AS c ON c.chain_id = l.chain_id AND c.address = l.address
+JOIN nonchalant.slots AS s ON s.chain_id = l.chain_id AND s.address = l.address
+WHERE l.incarnation = :incarnation AND l.quarantined_below IS NULL AND coalesce(c.mode, 'open') <> 'halted'
+    AND s.tx_id IS NULL AND s.settled AND s.settled_at < :before AND s.nonce < l.settled_below
+LIMIT :limit;
+
+-- remove_slot --
+DELETE FROM nonchalant.slots AS s
+USING unnest(:chain_id::BIGINT[], :address::TEXT[], :nonce::BIGINT[], :tx_id::TEXT[])
+    AS old (chain_id, address, nonce, tx_id)
+WHERE s.chain_id = old.chain_id AND s.address = old.address AND s.nonce = old.nonce
+    AND s.tx_id IS NOT DISTINCT FROM old.tx_id AND s.settled;
+
+-- remove_attempts --
+DELETE FROM nonchalant.attempts WHERE tx_id = ANY (:id::TEXT[]);
+
+-- remove_history --
+DELETE FROM nonchalant.events WHERE tx_id = ANY (:id::TEXT[]);
+
+-- remove_transaction --
+DELETE FROM nonchalant.transactions WHERE id = ANY (:id::TEXT[]);
+
+-- remove_loose_attempts --
+-- Attempts of such slots, once the slots are gone.
+DELETE FROM nonchalant.attempts WHERE number IN (
+    SELECT a.number FROM nonchalant.lanes AS l
+    LEFT JOIN nonchalant.controls AS c ON c.chain_id = l.chain_id AND c.address = l.address
+    JOIN nonchalant.attempts AS a ON a.chain_id = l.chain_id AND a.address = l.address
+    WHERE l.incarnation = :incarnation AND l.quarantined_below IS NULL AND coalesce(c.mode, 'open') <> 'halted'
+        AND a.tx_id IS NULL AND a.signed_at < :before AND a.nonce < l.settled_below
+        AND NOT EXISTS (
+            SELECT 1 FROM nonchalant.slots AS s
+            WHERE s.chain_id = a.chain_id AND s.address = a.address AND s.nonce = a.nonce AND s.tx_id IS NULL
+        )
+    LIMIT :limit
+);
+
+-- remove_lane_events --
+DELETE FROM nonchalant.events WHERE told IN (
+    SELECT told FROM nonchalant.events WHERE tx_id IS NULL AND at < :before LIMIT :limit
+);
+
+-- remove_strangers --
+DELETE FROM nonchalant.strangers WHERE hash IN (
+    SELECT hash FROM nonchalant.strangers WHERE found_at < :before LIMIT :limit
+);
+
+-- forget_keys --
+DELETE FROM nonchalant.removed WHERE (idempotency_key, tenant) IN (
+    SELECT idempotency_key, tenant FROM nonchalant.removed WHERE removed_at < :before LIMIT :limit
+);
+
+-- transaction --
+SELECT * FROM nonchalant.transactions WHERE id = :id;
+
+-- transactions --
+-- A listing from the newest down. A hash finds its transaction through any of its attempts. The line of a value that is
+-- not asked for is left out, so that each listing finds its own index.
+SELECT * FROM nonchalant.transactions WHERE TRUE
+    AND state = :state
+    AND chain_id = :chain_id
+    AND address = :address
+    AND nonce = :nonce
+    AND id IN (SELECT tx_id FROM nonchalant.attempts WHERE attempts.hash = :hash)
+    AND idempotency_key = :idempotency_key
+    AND state IN ('queued', 'signed', 'sent', 'mined') AND :live::BOOLEAN
+    AND place < :before
+ORDER BY place DESC LIMIT :limit;
+
+-- queued_ahead --
+-- How many go before it, counted to a limit: whoever looks must not walk a whole queue.
+SELECT mine.id, (
+    SELECT count(*) FROM (
+        SELECT 1 FROM nonchalant.transactions AS t
+        WHERE t.chain_id = mine.chain_id AND t.address = mine.address AND t.state = 'queued' AND NOT t.held
+            AND t.priority > mine.priority
+        UNION ALL
+        SELECT 1 FROM nonchalant.transactions AS t
+        WHERE t.chain_id = mine.chain_id AND t.address = mine.address AND t.state = 'queued' AND NOT t.held
+            AND t.priority = mine.priority AND t.place < mine.place
+        LIMIT :limit
+    ) AS ahead
+) AS n
+FROM unnest(:id::TEXT[], :chain_id::BIGINT[], :address::TEXT[], :priority::SMALLINT[], :place::BIGINT[])
+    AS mine (id, chain_id, address, priority, place);
+
+-- slot_of_transaction --
+SELECT tx_id, wanted, payload_version FROM nonchalant.slots WHERE tx_id = ANY (:tx_id::TEXT[]) AND NOT settled;
+
+-- first_open_slot --
+-- The lowest nonce that no block is known to have executed.
+SELECT lane.chain_id, lane.address, first.nonce, first.kind, first.tx_id
+FROM unnest(:chain_id::BIGINT[], :address::TEXT[]) AS lane (chain_id, address)
+CROSS JOIN LATERAL (
+    SELECT s.nonce, s.kind, s.tx_id FROM nonchalant.slots AS s
+    LEFT JOIN nonchalant.transactions AS t ON t.id = s.tx_id
+    WHERE s.chain_id = lane.chain_id AND s.address = lane.address AND NOT s.settled
+        AND s.receipt IS NULL AND t.receipt IS NULL
+    ORDER BY s.nonce LIMIT 1
+) AS first;
+
+-- attempts --
+SELECT * FROM nonchalant.attempts WHERE tx_id = ANY (:tx_id::TEXT[]) ORDER BY number;
+
+-- history --
+SELECT * FROM nonchalant.events WHERE tx_id = :tx_id AND position IS NOT NULL ORDER BY position;
+
+-- events_after --
+SELECT * FROM nonchalant.events WHERE position > :position ORDER BY position LIMIT :limit;
+
+-- last_position --
+SELECT last AS position FROM nonchalant.numbering;
+
+-- lanes --
+-- All of them, or the one that is named.
+SELECT
+    lanes.*, leases.owner, leases.epoch, leases.expires_at, controls.mode, controls.reason, controls.since,
+    nonchalant.millis() AS now
+FROM nonchalant.lanes
+JOIN nonchalant.leases ON leases.chain_id = lanes.chain_id AND leases.address = lanes.address
+LEFT JOIN nonchalant.controls ON controls.chain_id = lanes.chain_id AND controls.address = lanes.address
+WHERE TRUE
+    AND lanes.chain_id = :chain_id AND lanes.address = :address
+ORDER BY lanes.chain_id, lanes.address;
+
+-- live_states --
+SELECT lane.chain_id, lane.address, t.state, count(*) AS n
+FROM unnest(:chain_id::BIGINT[], :address::TEXT[]) AS lane (chain_id, address)
+JOIN nonchalant.transactions AS t ON t.chain_id = lane.chain_id AND t.address = lane.address
+WHERE t.state IN ('queued', 'signed', 'sent', 'mined')
+GROUP BY lane.chain_id, lane.address, t.state;
+
+-- live_slots --
+SELECT lane.chain_id, lane.address, s.kind, count(*) AS n
+FROM unnest(:chain_id::BIGINT[], :address::TEXT[]) AS lane (chain_id, address)
+JOIN nonchalant.slots AS s ON s.chain_id = lane.chain_id AND s.address = lane.address
+WHERE NOT s.settled
+GROUP BY lane.chain_id, lane.address, s.kind;
+
+-- reservations --
+-- Nonces kept for others, with what their holder last said to have signed.
+SELECT s.chain_id, s.address, s.nonce, s.deadline, (
+    SELECT a.hash FROM nonchalant.attempts AS a
+    WHERE a.chain_id = s.chain_id AND a.address = s.address AND a.nonce = s.nonce AND a.kind = 'outside'
+    ORDER BY a.number DESC LIMIT 1
+) AS hash
+FROM unnest(:chain_id::BIGINT[], :address::TEXT[]) AS lane (chain_id, address)
+JOIN nonchalant.slots AS s ON s.chain_id = lane.chain_id AND s.address = lane.address
+WHERE NOT s.settled AND s.holder IS NOT NULL AND s.kind = 'reservation'
+ORDER BY s.chain_id, s.address, s.nonce;

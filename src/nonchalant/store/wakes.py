@@ -1,0 +1,102 @@
+"""Wake-ups between nodes by LISTEN and NOTIFY. Any of them may be lost: the sweep finds the work all the same.
+
+They are sent after the commit they speak of, on a connection of their own, and never inside a transaction: NOTIFY holds
+a lock over the commit that all notifying commits would wait for. While one is under way, the next collects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+
+import asyncpg
+import structlog
+
+from nonchalant.model import LaneKey
+from nonchalant.store.installation import Installation
+
+log = structlog.get_logger()
+
+# How long a message may be is the server's limit (8000 bytes); a lane takes some sixty.
+LANES_A_MESSAGE = 100
+
+ANSWER_SECONDS = 5.0
+REST_SECONDS = 1.0
+
+Heard = Callable[[Sequence[LaneKey]], None]
+
+
+def _nobody_hears(_: Sequence[LaneKey]) -> None: ...
+
+
+class Wakes:
+    """This node's ear and voice. `hear` is called with the lanes others spoke of; none of them: there are events."""
+
+    def __init__(self, installation: Installation, schema: str) -> None:
+        self.hear: Heard = _nobody_hears
+        self._dsn = installation.dsn
+        self._channel = f"nonchalant_{schema}"
+        self._lanes: set[LaneKey] = set()
+        self._due = asyncio.Event()
+        self._over = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def tell(self, lanes: Iterable[LaneKey]) -> None:
+        """Something changed in these lanes; without any, there are new events."""
+        self._lanes.update(lanes)
+        self._due.set()
+
+    async def start(self) -> None:
+        self._task = asyncio.create_task(self._live())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _live(self) -> None:
+        """Listen and speak on one connection; when it is lost, on another."""
+        while True:
+            try:
+                await self._listen()
+            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+                log.warning("wakes.lost", reason=str(error) or type(error).__name__)
+                await asyncio.sleep(REST_SECONDS)  # noqa: TID251 - a connection is no part of any simulated time
+
+    async def _listen(self) -> None:
+        connection: asyncpg.Connection = await asyncpg.connect(
+            self._dsn, timeout=ANSWER_SECONDS, command_timeout=ANSWER_SECONDS, statement_cache_size=0
+        )
+        try:
+            self._over.clear()
+            connection.add_termination_listener(lambda _: self._end())
+            await connection.add_listener(self._channel, self._heard)
+            # What was said while nobody listened is not said again.
+            self.hear([])
+            while not connection.is_closed():
+                await self._due.wait()
+                self._due.clear()
+                if self._over.is_set():
+                    raise ConnectionError("the connection was closed")
+                lanes, self._lanes = sorted(self._lanes), set()
+                await self._say(connection, lanes)
+        finally:
+            connection.terminate()
+
+    def _end(self) -> None:
+        self._over.set()
+        self._due.set()
+
+    async def _say(self, connection: asyncpg.Connection, lanes: Sequence[LaneKey]) -> None:
+        for start in range(0, max(1, len(lanes)), LANES_A_MESSAGE):
+            text = "\n".join(f"{lane.chain_id} {lane.address}" for lane in lanes[start : start + LANES_A_MESSAGE])
+            await connection.execute("SELECT pg_notify($1, $2)", self._channel, text)
+
+    def _heard(self, _connection: object, _pid: int, _channel: str, text: object) -> None:
+        lanes = []
+        for line in str(text).splitlines():
+            chain_id, _, address = line.partition(" ")
+            if chain_id.isdecimal() and address:
+                lanes.append(LaneKey(int(chain_id), address))
+        self.hear(lanes)
