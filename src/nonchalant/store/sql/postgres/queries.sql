@@ -298,7 +298,7 @@ ORDER BY priority DESC, place LIMIT :limit;
 
 -- marked --
 SELECT * FROM nonchalant.transactions
-WHERE chain_id = :chain_id AND address = :address AND state = 'queued' AND attention IS NOT NULL
+WHERE chain_id = :chain_id AND address = :address AND state = 'queued' AND attention IS NOT NULL AND place > :after
 ORDER BY place LIMIT :limit;
 
 -- hold_queued --
