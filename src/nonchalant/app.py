@@ -1,4 +1,4 @@
-"""The application: settings become a running node. The one place, beside the simulator, that knows the adapters."""
+"""The application: a running node, put together from the parts that its settings name."""
 
 from __future__ import annotations
 
@@ -13,23 +13,20 @@ from datetime import datetime
 from itertools import chain as in_turn
 from os import PathLike
 
-from nonchalant import config, logs, signers, windows
-from nonchalant.advice import Adviser, LoneThread, load_hook
+from nonchalant import config, logs, windows
 from nonchalant.asking import Asking
-from nonchalant.chain.evm import pricing
-from nonchalant.chain.evm.endpoints import EvmChain, EvmEndpoint
-from nonchalant.config import AccountSettings, ChainSettings, Settings
-from nonchalant.desk import LaneRules
-from nonchalant.engine import ChainRules, Engine, EngineRules
-from nonchalant.errors import BadSettings, NonchalantError, NotFound
+from nonchalant.bodies import fee_fields
+from nonchalant.chain.evm.endpoints import EvmChain
+from nonchalant.config import AccountSettings, Settings
+from nonchalant.engine import Engine
+from nonchalant.errors import NonchalantError, NotFound
 from nonchalant.fees import FeeRules
 from nonchalant.intake import Intake
 from nonchalant.lane_views import LiveLane
 from nonchalant.model import HELD_MARK, Fees, LaneKey, Millis, OnSuperseded, Request, Speed, Transaction, TxId
 from nonchalant.notify import Doorbells
-from nonchalant.policy import Patience
+from nonchalant.parts import adviser_of, endpoints_of, engine_rules, quotes_of, signers_of
 from nonchalant.ports import Clock, Endpoint, Entropy, LaneSummary, Signer, Standing, Store
-from nonchalant.secret import read_private, resolve_secret
 from nonchalant.steering import LaneHandle
 from nonchalant.store.sqlite import SqliteStore
 from nonchalant.waiting_for import MOST_COUNTED, Situation, why
@@ -120,8 +117,8 @@ class Nonchalant:
         clock, entropy = SystemClock(), SystemEntropy()
         keys = signers_of(settings)
         adviser = adviser_of(settings, {lane: account for lane, (_, account) in keys.items()})
-        quotes = {chain.id: _quotes(chain, clock) for chain in settings.chains}
-        endpoints = {chain.id: _endpoints(chain, quotes[chain.id]) for chain in settings.chains}
+        quotes = {chain.id: quotes_of(chain, clock) for chain in settings.chains}
+        endpoints = {chain.id: endpoints_of(chain, quotes[chain.id]) for chain in settings.chains}
         chains = {
             chain.id: EvmChain(
                 chain.id,
@@ -199,7 +196,7 @@ class Nonchalant:
             "data": data,
             "gas": gas,
             "access_list": list(access_list),
-            "fees": _fee_fields(fees),
+            "fees": fee_fields(fees),
             "priority": priority,
             "valid_until": valid_until.isoformat() if isinstance(valid_until, datetime) else valid_until,
             "confirmations": confirmations,
@@ -357,7 +354,7 @@ class Handle:
 
     async def bump(self, fees: Speed | Fees | str | None = None) -> Transaction:
         """Offer more for it: so much, or what the market asks."""
-        offer = parse_bump({"fees": _fee_fields(fees)}, self._rules())
+        offer = parse_bump({"fees": fee_fields(fees)}, self._rules())
         return self._seen(await self._node.asking.bump(self.id, offer, patience=OWNER_SECONDS))
 
     async def replace(
@@ -379,7 +376,7 @@ class Handle:
             "gas": gas,
             "access_list": list(access_list),
             "abi": None if abi is None else list(abi),
-            "fees": _fee_fields(fees),
+            "fees": fee_fields(fees),
         }
         payload, offer = parse_replacement(fields, self._rules())
         return self._seen(await self._node.asking.replace(self.id, payload, offer, patience=OWNER_SECONDS))
@@ -402,125 +399,3 @@ class Handle:
 
     def __repr__(self) -> str:
         return f"<Handle {self.id} {self.transaction.state}>"
-
-
-# settings become parts
-
-
-def signers_of(settings: Settings) -> dict[LaneKey, tuple[Signer, AccountSettings]]:
-    """Who signs for which lane. One address may stand only once on a chain, whichever key source names it."""
-    found: dict[LaneKey, tuple[Signer, AccountSettings]] = {}
-    for account in settings.accounts:
-        for signer in _signers(account):
-            for chain_id in account.chains:
-                lane = LaneKey(chain_id, signer.address)
-                if lane in found:
-                    raise BadSettings(
-                        f"{account.where}.key: {signer.address} stands in {found[lane][1].where} already; keep one of them"
-                    )
-                found[lane] = (signer, account)
-    return found
-
-
-def adviser_of(settings: Settings, accounts: Mapping[LaneKey, AccountSettings]) -> Adviser | None:
-    """The attention hook, held to what callers are held to; `BadSettings` if it cannot be imported."""
-    if settings.attention_hook is None:
-        return None
-    return Adviser(
-        load_hook(settings.attention_hook),
-        LoneThread(),
-        parse=lambda lane, request: parse_replacement(request, rules_of(lane, settings, accounts)),
-        check=lambda lane, fees: parse_bump({"fees": _fee_fields(fees)}, rules_of(lane, settings, accounts)),
-    )
-
-
-def _signers(account: AccountSettings) -> list[signers.LocalSigner]:
-    try:
-        return _read_signers(account.key)
-    except BadSettings as problem:
-        # A secret that cannot be read names its place already; one that is no key does not.
-        if str(problem).startswith(account.where):
-            raise
-        raise BadSettings(f"{account.where}.key: {problem}") from None
-
-
-def _read_signers(source: config.KeySource) -> list[signers.LocalSigner]:
-    match source:
-        case config.PrivateKey(secret):
-            return [signers.from_private_key(resolve_secret(secret))]
-        case config.Keystore(path, password, where):
-            document = read_private(path, where)
-            return [signers.from_keystore(document, resolve_secret(password), str(path))]
-        case config.Mnemonic(phrase, path, count):
-            return signers.from_mnemonic(resolve_secret(phrase), path, count)
-
-
-def _quotes(settings: ChainSettings, clock: Clock) -> pricing.Quotes | None:
-    """Where the chain's prices come from; None: from its nodes."""
-    match settings.prices:
-        case None:
-            return None
-        case config.FixedPrices(prices):
-            return pricing.Fixed(prices)
-        case config.OraclePrices() as asked:
-            oracle = pricing.HttpOracle(
-                asked.url,
-                paths=asked.paths,
-                decimals=asked.unit.decimals,
-                headers={name: resolve_secret(secret) for name, secret in asked.headers.items()},
-                includes_base_fee=asked.includes_base_fee,
-                most=pricing.HIGHEST if settings.fees.max_fee is None else settings.fees.max_fee,
-                timeout=asked.timeout,
-            )
-            return pricing.Cached(oracle, max_age=asked.max_age, clock=clock)
-
-
-def _endpoints(settings: ChainSettings, quotes: pricing.Quotes | None) -> list[EvmEndpoint]:
-    return [
-        EvmEndpoint(
-            settings.id,
-            endpoint.url,
-            endpoint.name,
-            timeout=settings.request_timeout,
-            finality_tag=settings.finality == "tag",
-            quotes=quotes,
-            charges_for_data=settings.charges_for_data,
-        )
-        for endpoint in settings.endpoints
-    ]
-
-
-def engine_rules(settings: Settings, accounts: Mapping[LaneKey, AccountSettings]) -> EngineRules:
-    widest = {
-        chain.id: max((account.window for lane, account in accounts.items() if lane.chain_id == chain.id), default=1)
-        for chain in settings.chains
-    }
-    settings_of = {chain.id: chain for chain in settings.chains}
-    return EngineRules(
-        lease_seconds=settings.lease_seconds,
-        retention=settings.retention * 24 * 3_600_000,
-        chains={chain.id: ChainRules(chain.depth, chain.poll_interval) for chain in settings.chains},
-        lanes={
-            lane: LaneRules(
-                window=account.window,
-                pace=account.mode,
-                shared=account.shared,
-                largest_window=widest[lane.chain_id],
-                unsettled=max(LaneRules().unsettled, 4 * account.window),
-                fees=account.capped(settings_of[lane.chain_id].fees),
-                health=account.health,
-                patience=Patience(bump_after=settings_of[lane.chain_id].bump_after),
-            )
-            for lane, account in accounts.items()
-        },
-    )
-
-
-def _fee_fields(fees: Speed | Fees | str | None) -> dict[str, object] | None:
-    if fees is None:
-        return None
-    if not isinstance(fees, Fees):
-        return {"speed": str(fees)}
-    if fees.priority is None:
-        return {"gas_price": fees.max_fee}
-    return {"max_fee_per_gas": fees.max_fee, "max_priority_fee_per_gas": fees.priority}

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from nonchalant.errors import BadRequest
-from nonchalant.model import HELD_MARK, OnSuperseded, Speed
+from nonchalant.model import HELD_MARK, Fees, OnSuperseded, Speed
 
 Number = int | str
 Moment = int | str
@@ -123,6 +123,17 @@ class HolderBody(Body, frozen=True, kw_only=True):
 
 class NothingBody(Body, frozen=True, kw_only=True):
     """An empty object, or nothing at all."""
+
+
+def fee_fields(fees: Speed | Fees | str | None) -> dict[str, object] | None:
+    """What the library takes as `fees`, as a body writes it."""
+    if fees is None:
+        return None
+    if not isinstance(fees, Fees):
+        return {"speed": str(fees)}
+    if fees.priority is None:
+        return {"gas_price": fees.max_fee}
+    return {"max_fee_per_gas": fees.max_fee, "max_priority_fee_per_gas": fees.priority}
 
 
 B = TypeVar("B", bound=Body)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nonchalant.app import signers_of
 from nonchalant.config import parse_settings
 from nonchalant.errors import BadSettings
+from nonchalant.parts import signers_of
 from nonchalant.service.asgi import MOST_AT_ONCE, PROBES, Limits
 from nonchalant.service.routes import ROUTES
 from tests.service.conftest import OTHER, SENDER, SETTINGS, Running, running

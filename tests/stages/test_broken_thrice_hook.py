@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from nonchalant.advice import Adviser, LoneThread
-from nonchalant.app import adviser_of, signers_of
 from nonchalant.config import load_settings
 from nonchalant.errors import HookFailed, HookRefused
 from nonchalant.hooks import Alert, HeadSnapshot, Wait
 from nonchalant.model import BlockRef, Fees, Market, Mode, Payload, Speed, State, Transaction
+from nonchalant.parts import adviser_of, signers_of
 from nonchalant.policy import Patience
 from tests.examples import a_transaction
 from tests.stages.rig import ALICE, GWEI, Rig, staged

@@ -18,9 +18,9 @@ config = typer.Typer(help="The settings: check.", no_args_is_help=True, rich_mar
 @config.command()
 def check(config: Config = None, as_json: AsJson = False) -> None:
     """Read the settings and every key they name; say what they mean."""
-    from nonchalant.app import adviser_of, signers_of
     from nonchalant.chain.evm.addresses import checksum
     from nonchalant.config import load_settings
+    from nonchalant.parts import adviser_of, signers_of
 
     settings = load_settings(config)
     keys = signers_of(settings)

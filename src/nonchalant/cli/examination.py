@@ -13,13 +13,14 @@ import msgspec
 
 from nonchalant.advice import load_hook
 from nonchalant.amounts import format_wei
-from nonchalant.app import SystemClock, signers_of
+from nonchalant.app import SystemClock
 from nonchalant.chain.evm.addresses import checksum
 from nonchalant.chain.evm.rpc import Call, Rpc
 from nonchalant.cli.client import Client, Refusal, ServiceUnreachable
 from nonchalant.config import ChainSettings, EndpointSettings, Settings, load_settings
 from nonchalant.errors import NodeRefused, NonchalantError, Unreachable
 from nonchalant.model import Address
+from nonchalant.parts import signers_of
 from nonchalant.store.migrations import status
 
 
