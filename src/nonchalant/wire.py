@@ -9,19 +9,16 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
 
-from nonchalant.amounts import LIMIT
 from nonchalant.bodies import (
     AccessBody,
     BumpBody,
     FeesBody,
     FillBody,
     HolderBody,
-    Moment,
     NothingBody,
     Number,
     ReasonBody,
@@ -33,28 +30,30 @@ from nonchalant.bodies import (
     UsedBody,
     decode,
 )
-from nonchalant.chain.evm.addresses import normalise_address
 from nonchalant.chain.evm.reverts import parse_abi
 from nonchalant.config import AccountSettings, ChainSettings, Settings
 from nonchalant.errors import BadRequest, FeeAboveCap, UnknownAccount, UnknownChain
 from nonchalant.fees import FeeRules
-from nonchalant.model import AccessList, Address, Fees, Hash, LaneKey, Millis, Payload, Request, Speed, State, TxId, Wei
+from nonchalant.model import AccessList, Fees, Hash, LaneKey, Millis, Payload, Request, Speed, State, TxId
 from nonchalant.ports import Filter
+from nonchalant.scalars import (
+    LARGEST_NUMBER,
+    parse_address,
+    parse_amount,
+    parse_data,
+    parse_hash,
+    parse_idempotency_key,
+    parse_moment,
+    parse_number,
+)
 
-MAX_DATA: Final = 128 * 1024  # what geth's pool takes as one whole transaction
 MAX_METADATA: Final = 4 * 1024  # as JSON
 MAX_ABI: Final = 64 * 1024  # as JSON, of its errors alone
 MAX_DEPTH: Final = 16
-MAX_IDEMPOTENCY_KEY: Final = 255
 MAX_PAGE: Final = 500
 MAX_REASON: Final = 500
 MOST_CONFIRMATIONS: Final = 10_000
 MOST_SECONDS: Final = 600  # that a nonce is reserved for
-LARGEST_NUMBER: Final = 2**63 - 1  # what a database column holds
-LAST_SECOND: Final = 253_402_300_799  # of the year 9999: later times cannot be written
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_RFC_3339: Final = r"[0-9]{4}-[0-9][0-9]-[0-9][0-9][Tt ][0-9][0-9]:[0-9][0-9]:[0-9][0-9](\.[0-9]{1,9})?([Zz]|[+-][0-9][0-9]:[0-9][0-9])"
 
 
 def parse_request(
@@ -69,7 +68,7 @@ def parse_request(
     """The request in `body`, JSON or plain values (there `data` may be bytes); `BadRequest` names the wrong field."""
     given = decode(body, TransactionBody)
     chain = _chain(given.chain_id, settings)
-    lane = LaneKey(chain.id, _address(given.sender, "from"))
+    lane = LaneKey(chain.id, parse_address(given.sender, "from"))
     if lane not in lanes:
         raise UnknownAccount(
             f"there is no signer for this account on chain {chain.id}; add it to [[accounts]]", field="from"
@@ -80,7 +79,7 @@ def parse_request(
         raise BadRequest("expected 0 to 9, higher goes first", field="priority")
     if given.confirmations is not None and not 1 <= given.confirmations <= MOST_CONFIRMATIONS:
         raise BadRequest(f"expected 1 to {MOST_CONFIRMATIONS}", field="confirmations")
-    valid_until = None if given.valid_until is None else _moment(given.valid_until, "valid_until")
+    valid_until = None if given.valid_until is None else parse_moment(given.valid_until, "valid_until")
     metadata = _metadata(given.metadata)
     return Request(
         id=tx_id,
@@ -165,12 +164,6 @@ def parse_nothing(body: bytes | Mapping[str, object]) -> None:
     decode(body, NothingBody)
 
 
-def parse_idempotency_key(text: str, field: str = "Idempotency-Key") -> str:
-    if not (1 <= len(text) <= MAX_IDEMPOTENCY_KEY and text.isascii() and text.isprintable() and text == text.strip()):
-        raise BadRequest(f"expected 1 to {MAX_IDEMPOTENCY_KEY} printable ASCII characters", field=field)
-    return text
-
-
 def parse_filter(query: Sequence[tuple[str, str]]) -> Filter:
     """A listing's query string, as pairs; `BadRequest` names the wrong parameter."""
     given: dict[str, str] = {}
@@ -188,9 +181,9 @@ def parse_filter(query: Sequence[tuple[str, str]]) -> Filter:
     return Filter(
         state=_state(given["state"]) if "state" in given else None,
         chain_id=number.get("chain_id"),
-        sender=_address(given["from"], "from") if "from" in given else None,
+        sender=parse_address(given["from"], "from") if "from" in given else None,
         nonce=number.get("nonce"),
-        hash=_hash(given["hash"], "hash") if "hash" in given else None,
+        hash=parse_hash(given["hash"], "hash") if "hash" in given else None,
         idempotency_key=None if key is None else parse_idempotency_key(key, "idempotency_key"),
         before=number.get("cursor"),
         limit=limit,
@@ -203,12 +196,12 @@ _NUMBERS: Final = ("chain_id", "nonce", "cursor", "limit")
 
 def parse_lane(chain_id: str, address: str) -> LaneKey:
     """A lane as a path names it."""
-    return LaneKey(parse_number(chain_id, "chain_id", LARGEST_NUMBER), _address(address, "address"))
+    return LaneKey(parse_number(chain_id, "chain_id", LARGEST_NUMBER), parse_address(address, "address"))
 
 
 def parse_signed(hash: str, raw: str | None) -> tuple[Hash, bytes | None]:
     """What somebody signed for a nonce that he had reserved: its hash, and its bytes if he gives them."""
-    return _hash(hash, "hash"), None if raw is None else _data(raw, "raw")
+    return parse_hash(hash, "hash"), None if raw is None else parse_data(raw, "raw")
 
 
 def parse_seconds(seconds: float) -> float:
@@ -216,18 +209,6 @@ def parse_seconds(seconds: float) -> float:
     if not 0 < seconds <= MOST_SECONDS:
         raise BadRequest(f"expected more than 0 and at most {MOST_SECONDS}", field="seconds")
     return float(seconds)
-
-
-def parse_number(value: Number, field: str, most: int) -> int:
-    """A whole number from 0 to `most`, written as an integer, in decimal or in 0x-hex."""
-    number = value if isinstance(value, int) else _written(value)
-    if number is None:
-        raise BadRequest("expected a whole number, decimal or 0x-hex", field=field)
-    if number < 0:
-        raise BadRequest("must not be negative", field=field)
-    if number > most:
-        raise BadRequest(f"does not fit, the largest is {most}", field=field)
-    return number
 
 
 # --- parts of a request ---
@@ -245,15 +226,15 @@ def _chain(given: Number, settings: Settings) -> ChainSettings:
 
 
 def _payload(given: TransactionBody | ReplaceBody) -> Payload:
-    data = _data(given.data)
+    data = parse_data(given.data)
     if given.to is None and not data:
         raise BadRequest("missing; only a contract's creation has none, and that needs its code as data", field="to")
     gas = None if given.gas is None else parse_number(given.gas, "gas", 2**64 - 1)
     if gas is not None and gas < 21_000:
         raise BadRequest("the least any transaction needs is 21000; leave it out to have it estimated", field="gas")
     return Payload(
-        to=None if given.to is None else _address(given.to, "to"),
-        value=_amount(given.value, "value"),
+        to=None if given.to is None else parse_address(given.to, "to"),
+        value=parse_amount(given.value, "value"),
         data=data,
         gas=gas,
         access_list=_access_list(given.access_list),
@@ -279,9 +260,9 @@ def _access_list(entries: list[AccessBody]) -> AccessList:
         raise BadRequest("more than 1000 addresses and keys", field="access_list")
     return tuple(
         (
-            _address(entry.address, f"access_list[{index}].address"),
+            parse_address(entry.address, f"access_list[{index}].address"),
             tuple(
-                _hash(key, f"access_list[{index}].storage_keys[{place}]")
+                parse_hash(key, f"access_list[{index}].storage_keys[{place}]")
                 for place, key in enumerate(entry.storage_keys)
             ),
         )
@@ -303,13 +284,13 @@ def _offered(given: FeesBody) -> Speed | Fees | None:
         return given.speed
     if present == {"gas_price"}:
         assert given.gas_price is not None
-        return Fees(_amount(given.gas_price, "fees.gas_price"))
+        return Fees(parse_amount(given.gas_price, "fees.gas_price"))
     if present == {"max_fee_per_gas", "max_priority_fee_per_gas"}:
         assert given.max_fee_per_gas is not None
         assert given.max_priority_fee_per_gas is not None
         fees = Fees(
-            _amount(given.max_fee_per_gas, "fees.max_fee_per_gas"),
-            tip := _amount(given.max_priority_fee_per_gas, "fees.max_priority_fee_per_gas"),
+            parse_amount(given.max_fee_per_gas, "fees.max_fee_per_gas"),
+            tip := parse_amount(given.max_priority_fee_per_gas, "fees.max_priority_fee_per_gas"),
         )
         if tip > fees.max_fee:
             raise BadRequest("must not be above max_fee_per_gas", field="fees.max_priority_fee_per_gas")
@@ -391,64 +372,10 @@ def _body_hash(
     return hashlib.sha256(msgspec.json.encode(meaning, order="sorted")).hexdigest()
 
 
-# --- scalars ---
-
-
-def _amount(value: Number, field: str) -> Wei:
-    return parse_number(value, field, LIMIT - 1)
-
-
-def _written(text: str) -> int | None:
-    if re.fullmatch(r"[0-9]{1,100}", text):
-        return int(text)
-    return int(text, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,100}", text) else None
-
-
 def _holder(text: str) -> str:
     if not re.fullmatch(r"[0-9a-f]{32}", text):
         raise BadRequest("expected what the reservation was answered with", field="holder")
     return text
-
-
-def _moment(value: Moment, field: str) -> Millis:
-    """A time as RFC 3339 writes it, or seconds since 1970. Whether it has passed is not for the wire to say."""
-    if isinstance(value, int) or _written(value) is not None:
-        return parse_number(value, field, LAST_SECOND) * 1000
-    try:
-        if not re.fullmatch(_RFC_3339, value):
-            raise ValueError
-        at = datetime.fromisoformat(value.upper()) - _EPOCH
-    except (ValueError, OverflowError):
-        raise BadRequest("expected a time, such as 2030-01-31T12:00:00Z, or seconds since 1970", field=field) from None
-    return parse_number(at // timedelta(milliseconds=1), field, LAST_SECOND * 1000)
-
-
-def _address(text: str, field: str) -> Address:
-    try:
-        return normalise_address(text)
-    except ValueError as error:
-        raise BadRequest(str(error), field=field) from None
-
-
-def _hash(text: str, field: str) -> Hash:
-    if not re.fullmatch(r"0x[0-9a-fA-F]{64}", text):
-        raise BadRequest("expected 0x and 64 hex digits", field=field)
-    return text.lower()
-
-
-def _data(text: str, field: str = "data") -> bytes:
-    # Its length first: fromhex would accept blanks, and a megabyte of them.
-    if not text.startswith("0x") or len(text) % 2:
-        raise BadRequest("expected 0x and an even number of hex digits", field=field)
-    if len(text) > 2 + 2 * MAX_DATA:
-        raise BadRequest(f"longer than {MAX_DATA} bytes", field=field)
-    try:
-        data = bytes.fromhex(text[2:])
-    except ValueError:
-        raise BadRequest("expected hex digits after 0x", field=field) from None
-    if len(data) * 2 != len(text) - 2:
-        raise BadRequest("expected hex digits after 0x", field=field)
-    return data
 
 
 def _state(text: str) -> State:

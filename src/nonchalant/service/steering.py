@@ -13,17 +13,16 @@ from nonchalant.lane_views import (
     SyncView,
     UsedView,
 )
+from nonchalant.scalars import LARGEST_NUMBER, parse_number
 from nonchalant.service.front import Front
 from nonchalant.service.http import Answer, Call
 from nonchalant.service.lanes import find_lane, lane_shown
 from nonchalant.steering import LaneHandle
 from nonchalant.views import show_time
 from nonchalant.wire import (
-    LARGEST_NUMBER,
     parse_fill,
     parse_holder,
     parse_nothing,
-    parse_number,
     parse_reason,
     parse_reserve,
     parse_reset,

@@ -9,6 +9,7 @@ from typing import Final
 from nonchalant.errors import BadRequest, NotFound
 from nonchalant.fees import FeeRules
 from nonchalant.model import Transaction, TxId
+from nonchalant.scalars import parse_number
 from nonchalant.service.front import Front
 from nonchalant.service.http import Answer, Call, Gone
 from nonchalant.views import EventsView, TransactionsView, TransactionView, show_event, show_transaction
@@ -17,7 +18,6 @@ from nonchalant.wire import (
     parse_bump,
     parse_filter,
     parse_nothing,
-    parse_number,
     parse_reason,
     parse_release,
     parse_replacement,
