@@ -38,6 +38,7 @@ from nonchalant.model import (
     TxId,
 )
 from nonchalant.ports import Clock, Entropy, Filter, Store, Wished
+from nonchalant.twins import hold_for_twin
 from nonchalant.wishes import MOST_REPLACEMENTS, Bump, Cancel, OfLane, OfTransaction, Replace, Wish
 
 # Open wishes a lane may have: its owner grants hundreds a second.
@@ -158,6 +159,13 @@ class Asking:
             await self._store.alter_queued(lifecycle.one_version_on(moved, tx), events)
         except (RowMoved, CommitUnknown):
             return False
+        except MayHaveRun:
+            if await hold_for_twin(self._store, tx, now):
+                raise MayHaveRun(
+                    f"what {tx.id} would do was done, unknown to this store, so it is held: see its mark, then cancel it "
+                    "again, or release it"
+                ) from None
+            raise
         return True
 
     async def _wished(self, wish: Wish) -> bool:

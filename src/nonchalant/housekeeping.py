@@ -6,6 +6,7 @@ from nonchalant import lifecycle
 from nonchalant.errors import MayHaveRun, RowMoved
 from nonchalant.model import LaneKey, Millis
 from nonchalant.ports import Clock, Store
+from nonchalant.twins import hold_for_twin
 
 # How many overdue transactions are ended in one round; the next one goes on.
 EXPIRED_AT_ONCE = 500
@@ -52,7 +53,10 @@ class Housekeeping:
             moved, events = lifecycle.step(tx, lifecycle.Expired(), self._clock.now())
             try:
                 await self._store.alter_queued(moved, events)
-            except (RowMoved, MayHaveRun):
-                continue  # assigned, cancelled or ended by another node, or the store was found to have lost commits
+            except RowMoved:
+                continue  # assigned, cancelled or ended by another node
+            except MayHaveRun:
+                await hold_for_twin(self._store, tx, self._clock.now())
+                continue
             lanes.append(tx.lane)
         return lanes

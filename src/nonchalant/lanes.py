@@ -209,6 +209,14 @@ class Lane:
             del self._nonces[attempt.hash]
 
 
+def doubt_for(stranger: Stranger, at: Millis) -> Attention:
+    """Why what would do the same must not go by itself, nor be called off."""
+    reason = (
+        f"{stranger.hash} did the same, unknown to this store; release it if it should happen twice, else cancel it"
+    )
+    return Attention("same_payload_executed", reason, at)
+
+
 def exposure(slot: Slot, tx: Transaction | None) -> Wei:
     """The most that whichever attempt of the slot is executed takes from the balance."""
     return max((_cost(attempt, tx) for attempt in slot.attempts), default=0)
@@ -307,10 +315,7 @@ class Work:
 
     def hold_for(self, tx: Transaction, stranger: Stranger) -> None:
         """The transaction may have run already, as this stranger: a person decides. The stranger holds nobody else."""
-        reason = (
-            f"{stranger.hash} did the same, unknown to this store; release it if it should happen twice, else cancel it"
-        )
-        self.move(tx, lifecycle.Held(Attention("same_payload_executed", reason, self.at)))
+        self.move(tx, lifecycle.Held(doubt_for(stranger, self.at)))
         self.stranger(replace(stranger, tx_id=tx.id))
 
     def mark_lane(self, attention: Attention | None) -> None:

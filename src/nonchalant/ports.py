@@ -343,11 +343,15 @@ class Store(Protocol):
 
     # what people want
 
-    async def alter_queued(self, tx: Transaction, events: Sequence[Event]) -> None:
+    async def alter_queued(self, tx: Transaction, events: Sequence[Event], twin: Stranger | None = None) -> None:
         """Write a queued row anew, from any node. `RowMoved` unless it is still queued, in the version before this one.
 
-        `MayHaveRun` if that would end what a commit that this store lost may have sent.
+        `MayHaveRun` if that would end what a commit that this store lost may have sent. `twin`: what may have been it; it
+        is held against nobody else.
         """
+
+    async def twin_of(self, tx: Transaction) -> Stranger | None:
+        """Something its account did unknown to this store that does just what it would, and is held against nobody."""
 
     async def overdue(self, *, limit: int) -> Sequence[Transaction]:
         """Queued ones whose deadline has passed."""

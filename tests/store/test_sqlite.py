@@ -292,7 +292,7 @@ async def test_a_mixed_case_address_does_not_slip_past_the_keys(path: Path) -> N
 ONE_ROW = {"count_commit", "position", "raise_incarnation"}  # of the table `meta`
 ALL_NODES = {"forget_dead_nodes", "live_nodes"}
 ALLOWED: dict[str, str | tuple[str, ...]] = {
-    "lanes_with_work": "SCAN lanes",
+    "lanes_with_work": ("SCAN lanes", "SCAN meta"),
     "lanes": "SCAN lanes",
     # The row that is to be written.
     "insert_transaction": "SCAN CONSTANT ROW",
@@ -303,6 +303,7 @@ ALLOWED: dict[str, str | tuple[str, ...]] = {
     # The list that the caller gives.
     "queued": "SCAN json_each",
     "may_have_run": ("SCAN json_each", "SCAN meta"),
+    "twin": "SCAN json_each",
     "insert_wish": "SCAN CONSTANT ROW",
     "room": "SCAN CONSTANT ROW",
 }

@@ -18,6 +18,7 @@ from nonchalant.model import (
     Mode,
     Reply,
     Request,
+    Stranger,
     Transaction,
     TxId,
 )
@@ -78,8 +79,11 @@ class SqlStore(ABC):
 
     # what people want
 
-    async def alter_queued(self, tx: Transaction, events: Sequence[Event]) -> None:
-        await self._write(wishing.alter_queued(tx, events))
+    async def alter_queued(self, tx: Transaction, events: Sequence[Event], twin: Stranger | None = None) -> None:
+        await self._write(wishing.alter_queued(tx, events, twin))
+
+    async def twin_of(self, tx: Transaction) -> Stranger | None:
+        return await self._read(wishing.twin_of(tx))
 
     async def overdue(self, *, limit: int) -> Sequence[Transaction]:
         found = await self._read(wishing.overdue(limit))

@@ -15,7 +15,7 @@ import structlog
 
 from nonchalant.errors import CommitUnknown, LeaseLost, RowMoved, StoreUnavailable
 from nonchalant.history import fact_of
-from nonchalant.model import Control, Event, LaneKey, Lease, Mode, Request, Transaction
+from nonchalant.model import Control, Event, LaneKey, Lease, Mode, Request, Stranger, Transaction
 from nonchalant.ports import Acceptance, Entropy, Wished
 from nonchalant.store import owning, postgres_schema, rows
 from nonchalant.store.contract import SqlStore
@@ -121,8 +121,8 @@ class PostgresStore(SqlStore):
         self._wake(*{answer.lane for answer in answers if isinstance(answer, Transaction)})
         return answers
 
-    async def alter_queued(self, tx: Transaction, events: Sequence[Event]) -> None:
-        await super().alter_queued(tx, events)
+    async def alter_queued(self, tx: Transaction, events: Sequence[Event], twin: Stranger | None = None) -> None:
+        await super().alter_queued(tx, events, twin)
         self._wake(tx.lane)
 
     async def wish(self, wish: Wish, *, limit: int) -> Wished:

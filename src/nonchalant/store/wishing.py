@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from nonchalant.errors import MayHaveRun
-from nonchalant.model import Attention, Control, Event, LaneKey, Millis, Mode, Reply, Transaction, TxId
+from nonchalant.model import Attention, Control, Event, LaneKey, Millis, Mode, Reply, Stranger, Transaction, TxId
 from nonchalant.ports import Orders, Wished
 from nonchalant.store import rows
 from nonchalant.store.legible import Legible
@@ -17,11 +18,18 @@ from nonchalant.wishes import Wish
 WISHES_AT_ONCE = 500
 
 
-def alter_queued(tx: Transaction, events: Sequence[Event]) -> Procedure[None]:
+def alter_queued(tx: Transaction, events: Sequence[Event], twin: Stranger | None) -> Procedure[None]:
     if not tx.live:
         yield from _refuse_what_may_have_run(tx)
     yield from expect_each("alter_queued", [rows.transaction_columns(tx) | rows.wish_columns(tx)])
+    if twin is not None:
+        yield from change_each("put_stranger", [rows.stranger_columns(replace(twin, tx_id=tx.id), tx.lane)])
     yield from tell(events)
+
+
+def twin_of(tx: Transaction) -> Procedure[Stranger | None]:
+    found = yield from ask("twin", **tx.lane._asdict(), deeds=sorted(tx.deeds))
+    return rows.stranger(found[0]) if found else None
 
 
 def _refuse_what_may_have_run(tx: Transaction) -> Procedure[None]:

@@ -152,6 +152,11 @@ WITH RECURSIVE queued AS (
         WHERE NOT s.settled AND (s.chain_id, s.address) > (bound.chain_id, bound.address)
         ORDER BY s.chain_id, s.address LIMIT 1
     ) AS next
+), doubtful AS (
+    -- What waits there, held or not, cannot be called off before the lane is compared with its chain.
+    SELECT chain_id, address FROM nonchalant.lanes WHERE quarantined_below IS NOT NULL
+    UNION
+    SELECT chain_id, address FROM nonchalant.lanes WHERE incarnation < (SELECT incarnation FROM nonchalant.meta)
 ), busy AS (
     SELECT queued.chain_id, queued.address FROM queued
     LEFT JOIN nonchalant.controls AS c ON c.chain_id = queued.chain_id AND c.address = queued.address
@@ -160,6 +165,11 @@ WITH RECURSIVE queued AS (
     UNION SELECT chain_id, address FROM bound
     UNION SELECT chain_id, address FROM nonchalant.wishes WHERE reply IS NULL
     UNION SELECT chain_id, address FROM nonchalant.lanes WHERE unhealthy IS NOT NULL
+    UNION SELECT chain_id, address FROM doubtful WHERE EXISTS (
+        SELECT 1 FROM nonchalant.transactions AS t
+        WHERE t.chain_id = doubtful.chain_id AND t.address = doubtful.address
+            AND t.state IN ('queued', 'signed', 'sent', 'mined') AND t.state = 'queued'
+    )
 )
 SELECT busy.chain_id, busy.address, leases.owner FROM busy
 LEFT JOIN nonchalant.leases
@@ -362,25 +372,35 @@ WHERE l.chain_id = :chain_id AND l.address = :address AND (
     )
 );
 
+-- twin --
+-- What an account did, unknown to this store, that one of these deeds would be: held against nobody yet.
+SELECT * FROM nonchalant.strangers
+WHERE chain_id = :chain_id AND address = :address AND tx_id IS NULL AND deed = ANY (:deeds::TEXT[])
+ORDER BY nonce LIMIT 1;
+
 -- overdue --
--- What any node may end. Not what may have run, by a commit that this store has lost: while its lane is not reconciled;
--- while strangers wait for their twin, which the owner looks for; and once a person is to decide about it.
+-- What any node may end. Not what may have run, by a commit that this store has lost: while its lane is not reconciled,
+-- and once a person is to decide about it, or once nobody can read whether one is to.
 SELECT t.* FROM nonchalant.transactions AS t
 JOIN nonchalant.lanes AS l ON l.chain_id = t.chain_id AND l.address = t.address
 WHERE t.state = 'queued' AND t.valid_until <= nonchalant.millis()
     AND l.quarantined_below IS NULL AND l.incarnation = :incarnation
-    AND NOT EXISTS (
-        SELECT 1 FROM nonchalant.strangers AS s
-        WHERE s.chain_id = l.chain_id AND s.address = l.address AND s.tx_id IS NULL
-    )
     -- By its text, of which the code is the beginning: what cannot be read must not stop the others.
-    AND (NOT t.held OR t.attention IS NULL OR t.attention !~ '^\["(same_payload_executed|store_lost_commits)"')
+    AND (
+        NOT t.held
+        OR (t.attention ~ '^\["' AND t.attention !~ '^\["(same_payload_executed|store_lost_commits)"')
+    )
 ORDER BY t.valid_until LIMIT :limit;
 
 -- expire_queued --
-UPDATE nonchalant.transactions
+-- For a row that cannot be read. Not while something was done, unknown to this store, that this one may have been.
+UPDATE nonchalant.transactions AS t
 SET state = 'expired', held = FALSE, version = version + 1, attention = NULL, updated_at = :at
-WHERE id = :id AND state = 'queued' AND valid_until <= nonchalant.millis();
+WHERE id = :id AND state = 'queued' AND valid_until <= nonchalant.millis()
+    AND NOT EXISTS (
+        SELECT 1 FROM nonchalant.strangers AS s
+        WHERE s.chain_id = t.chain_id AND s.address = t.address AND s.tx_id IS NULL
+    );
 
 -- insert_wish --
 -- A wish about a transaction only while that has a slot. No row: it has none, or the wish is written already.

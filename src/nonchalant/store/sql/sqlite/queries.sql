@@ -58,7 +58,8 @@ ORDER BY id = :id DESC LIMIT 1;
 SELECT :n AS n, removed.* FROM removed WHERE idempotency_key = :idempotency_key AND tenant = :tenant;
 
 -- lanes_with_work --
--- Lanes with something to assign or to watch, a wish to grant, or an ailment to look after, and who holds them now.
+-- Lanes with something to assign or to watch, a wish to grant, or an ailment to look after, and who holds them now. Also
+-- those of which something waits, held or not, that cannot be called off before the lane is compared with its chain.
 SELECT lanes.chain_id, lanes.address, leases.owner
 FROM lanes
 LEFT JOIN leases
@@ -79,6 +80,13 @@ WHERE (
         WHERE chain_id = lanes.chain_id AND address = lanes.address AND settled = 0
     )
     OR lanes.unhealthy IS NOT NULL
+    OR (
+        (lanes.quarantined_below IS NOT NULL OR lanes.incarnation <> (SELECT incarnation FROM meta)) AND EXISTS (
+            SELECT 1 FROM transactions
+            WHERE chain_id = lanes.chain_id AND address = lanes.address
+                AND state IN ('queued', 'signed', 'sent', 'mined') AND state = 'queued'
+        )
+    )
     OR (
         :marked AND EXISTS (
             SELECT 1 FROM transactions INDEXED BY transactions_marked
@@ -228,26 +236,34 @@ WHERE chain_id = :chain_id AND address = :address AND (
     )
 );
 
+-- twin --
+-- What an account did, unknown to this store, that one of these deeds would be: held against nobody yet.
+SELECT * FROM strangers INDEXED BY strangers_unmatched
+WHERE chain_id = :chain_id AND address = :address AND tx_id IS NULL
+    AND deed IN (SELECT value FROM json_each(:deeds))
+ORDER BY nonce LIMIT 1;
+
 -- overdue --
--- What any node may end. Not what may have run, by a commit that this store has lost: while its lane is not reconciled;
--- while strangers wait for their twin, which the owner looks for; and once a person is to decide about it.
+-- What any node may end. Not what may have run, by a commit that this store has lost: while its lane is not reconciled,
+-- and once a person is to decide about it, or once nobody can read whether one is to.
 SELECT transactions.* FROM transactions INDEXED BY transactions_with_a_deadline
 JOIN lanes ON lanes.chain_id = transactions.chain_id AND lanes.address = transactions.address
 WHERE state = 'queued' AND valid_until <= :now
     AND lanes.quarantined_below IS NULL AND lanes.incarnation = :incarnation
-    AND NOT EXISTS (
-        SELECT 1 FROM strangers
-        WHERE chain_id = lanes.chain_id AND address = lanes.address AND tx_id IS NULL
-    )
     AND (
-        held = 0 OR coalesce(iif(json_valid(transactions.attention), transactions.attention ->> 0, ''), '')
+        held = 0 OR iif(json_valid(transactions.attention), transactions.attention ->> 0, 'store_lost_commits')
             NOT IN ('same_payload_executed', 'store_lost_commits')
     )
 ORDER BY valid_until LIMIT :limit;
 
 -- expire_queued --
+-- For a row that cannot be read. Not while something was done, unknown to this store, that this one may have been.
 UPDATE transactions SET state = 'expired', held = 0, version = version + 1, attention = NULL, updated_at = :at
-WHERE id = :id AND state = 'queued' AND valid_until <= :now;
+WHERE id = :id AND state = 'queued' AND valid_until <= :now
+    AND NOT EXISTS (
+        SELECT 1 FROM strangers INDEXED BY strangers_unmatched
+        WHERE chain_id = transactions.chain_id AND address = transactions.address AND tx_id IS NULL
+    );
 
 -- insert_wish --
 -- A wish about a transaction only while that has a slot. No row: it has none, or the wish is written already.
