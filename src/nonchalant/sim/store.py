@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from nonchalant.model import Change, Control, Event, LaneKey, Lease, Mode, Request, Transaction
+from nonchalant.model import Change, Control, Event, LaneKey, Lease, Mode, Request, Stranger, Transaction
 from nonchalant.ports import Acceptance, Clock, Loaded, Wished
 from nonchalant.store.migrations import create
 from nonchalant.store.sqlite import SqliteStore, prepare
@@ -116,8 +116,8 @@ class WatchedStore(SqliteStore):
     def asked(self, change: Change, lease: Lease) -> None:
         self._auditor.asked(change, lease)
 
-    async def alter_queued(self, tx: Transaction, events: Sequence[Event]) -> None:
-        await super().alter_queued(tx, events)
+    async def alter_queued(self, tx: Transaction, events: Sequence[Event], twin: Stranger | None = None) -> None:
+        await super().alter_queued(tx, events, twin)
         self._auditor.altered(self._who, tx, events)
 
     async def wish(self, wish: Wish, *, limit: int) -> Wished:
