@@ -13,8 +13,9 @@ from nonchalant.errors import CommitUnknown, NonchalantError, StoreUnavailable
 from nonchalant.model import LaneKey
 from nonchalant.sim.chain import SimChain
 from nonchalant.sim.endpoint import LIES_ABOUT_ACCOUNTS
-from nonchalant.sim.faults import LASTING, Faults
+from nonchalant.sim.faults import Faults
 from nonchalant.sim.gate import Ambush, Boundary, Gate, StoreAilment, gated_store
+from nonchalant.sim.harms import LASTING
 from nonchalant.sim.loop import SimLoop
 from nonchalant.sim.schedule import Fault, Kind, draw
 from nonchalant.sim.trace import Trace
