@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import sqlite3
 import sys
 import time
 
 from nonchalant.errors import LeaseLost, StoreUnavailable
 from nonchalant.model import Change, Event, LaneKey, Lease
+from nonchalant.store.migrations import migrate
 from nonchalant.store.sqlite import SqliteStore
 from tests.examples import LANE, a_request
 from tests.store.acts import accept, assign
@@ -84,7 +87,23 @@ async def fight(store: SqliteStore, owner: str) -> None:
     say("kept")
 
 
+def write_slowly(path: str) -> None:
+    """As one who makes the file by migrating does: it has no log yet, and its writer is not done."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("CREATE TABLE t (x)")
+        say("writes")
+        time.sleep(0.5)
+        connection.execute("COMMIT")
+
+
 async def main(what: str, path: str, owner: str) -> None:
+    if what == "write slowly":
+        write_slowly(path)
+        return
+    if what == "migrate":
+        say(migrate(f"sqlite:{path}").version)
+        return
     store = opened(path)
     await store.declare([LANE, *OWN_LANES.values()])
     say("open")

@@ -89,6 +89,28 @@ async def test_processes_that_open_a_new_file_at_once_make_one_store(path: Path,
     await store.close()
 
 
+async def test_a_file_that_another_process_is_making_is_waited_for(path: Path) -> None:
+    """SQLite itself does not wait to switch a file to its log while another process writes there."""
+    with start("write slowly", path, "") as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "writes\n"
+        store = opened(path)
+        assert store._writer.execute("SELECT count(*) FROM t").fetchone()[0] == 0  # it was waited for
+        await store.close()
+
+
+@pytest.mark.parametrize("round_", range(3))
+async def test_processes_that_migrate_and_open_a_new_file_at_once_make_one_store(path: Path, round_: int) -> None:
+    acts = ["migrate", "open", "migrate", "open", "migrate", "open"]
+    children = [start(what, path, "a") for what in acts]
+    said = [child.communicate()[0] for child in children]
+    assert said == [f"{migrations.known()[-1].version}\n" if what == "migrate" else "open\n" for what in acts]
+    store = opened(path)
+    assert store._writer.execute("SELECT count(*) FROM meta").fetchone()[0] == 1
+    assert await store.incarnation() == 0
+    await store.close()
+
+
 async def test_processes_on_one_file_work_their_own_lanes_and_fence_each_other_off_a_common_one(path: Path) -> None:
     children = [start("hammer", path, owner) for owner in "abc"]
     said = Counter(line for child in children for line in child.communicate()[0].splitlines())

@@ -67,13 +67,19 @@ def version_of(connection: sqlite3.Connection) -> int:
     return version
 
 
-def create(connection: sqlite3.Connection, store_id: str) -> None:
-    """Make the newest schema in an empty file, unless another process just did."""
+def create(connection: sqlite3.Connection, store_id: str | None, steps: Sequence[Migration] | None = None) -> None:
+    """Make the newest schema in an empty file, unless another process just did.
+
+    All in one transaction: who opens the file meanwhile finds nothing or all of it, and no older version. Without a
+    `store_id` the store gets one by chance.
+    """
     with _transaction(connection):
         if version_of(connection) == 0:
-            for migration in known():
-                _run(connection, migration)
-            connection.execute("INSERT INTO meta (store_id) VALUES (?)", (store_id,))
+            for step in steps or known():
+                _run(connection, step)
+            connection.execute(
+                "INSERT INTO meta (store_id) VALUES (coalesce(?, lower(hex(randomblob(16)))))", (store_id,)
+            )
 
 
 def check(connection: sqlite3.Connection) -> None:
@@ -111,7 +117,7 @@ def status(url: str, migrations: Sequence[Migration] | None = None) -> Status:
 
 
 def migrate(url: str, migrations: Sequence[Migration] | None = None) -> Status:
-    """Bring the store to the newest version, making it if it is missing. Each step is one transaction.
+    """Bring the store to the newest version, making it if it is missing. Each step of an older one is one transaction.
 
     Refused while a node works on the file: it would go on with statements of the old version.
     """
@@ -122,6 +128,7 @@ def migrate(url: str, migrations: Sequence[Migration] | None = None) -> Status:
     try:
         # A table is rebuilt by dropping it; what refers to it is checked when the step is done instead.
         connection.execute("PRAGMA foreign_keys = OFF")
+        create(connection, None, steps)
         for step in steps:
             _apply(connection, step)
     except sqlite3.Error as error:
@@ -136,11 +143,8 @@ def _apply(connection: sqlite3.Connection, step: Migration) -> None:
         # Looked at under the write lock: another process may be migrating too.
         if version_of(connection) >= step.version:
             return
-        if step.version > 1:
-            _refuse_while_in_use(connection)
+        _refuse_while_in_use(connection)
         _run(connection, step)
-        if step.version == 1:
-            connection.execute("INSERT INTO meta (store_id) VALUES (lower(hex(randomblob(16))))")
         broken = connection.execute("PRAGMA foreign_key_check").fetchone()
         if broken is not None:
             raise sqlite3.IntegrityError(f"{step.name} leaves rows of {broken[0]} that refer to nothing")

@@ -47,6 +47,9 @@ T = TypeVar("T")
 # How long a writer waits for another process's commit before it gives up.
 BUSY_SECONDS = 5.0
 
+# How often a new file is tried to be switched to its log while other processes write to it.
+SWITCH_TRIES = 20
+
 # Columns that are lists: SQLite reads them as JSON.
 LISTS = frozenset({"deeds", "skip"})
 
@@ -236,12 +239,30 @@ def connect(path: str | Path) -> sqlite3.Connection:
 
 def prepare(connection: sqlite3.Connection) -> None:
     connection.row_factory = sqlite3.Row
-    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
+    _keep_a_log(connection)
     # Every commit reaches the disk before it is acknowledged.
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA fullfsync = ON")  # what that takes on macOS; elsewhere it changes nothing
     connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
+
+
+def _keep_a_log(connection: sqlite3.Connection) -> None:
+    """Switch a new file to the write-ahead log.
+
+    For this SQLite does not wait if another process writes: two who both switch would wait for each other. So we wait
+    for the write lock, which it does wait for, and try again.
+    """
+    for _ in range(SWITCH_TRIES):
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+    connection.execute("PRAGMA journal_mode = WAL")
 
 
 @contextmanager
