@@ -30,6 +30,9 @@ from nonchalant.ports import Standing
 # A queue is counted so far, and not farther.
 MOST_COUNTED = 1_000
 
+# Marks of a lane that keep nothing in it waiting.
+BESIDE_THE_WAY = frozenset({"hook_failed", "hook_refused"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
@@ -93,7 +96,7 @@ def _lane_trouble(around: Situation) -> str | None:
         return f"Its lane is in quarantine until every nonce below {around.record.quarantined_below} is final."
     if around.record.unhealthy is not None:
         return f"Its lane gives out no nonces: {_clause(around.record.unhealthy)}."
-    if around.record.attention is not None:
+    if around.record.attention is not None and around.record.attention.code not in BESIDE_THE_WAY:
         return f"Its lane needs attention: {_clause(around.record.attention)}."
     return None
 
@@ -105,7 +108,9 @@ def _marked(tx: Transaction) -> str | None:
 def _in_line(around: Situation) -> str:
     ahead = None if around.standing is None else around.standing.ahead
     full = ""
-    if around.window is not None and around.in_flight is not None and around.in_flight >= around.window:
+    if around.window == 0:
+        full = ", once enough endpoints tell what its account has executed"
+    elif around.window is not None and around.in_flight is not None and around.in_flight >= around.window:
         full = f", and {around.in_flight} of {around.window} that may be in flight are"
     if ahead is None:
         return "It waits for a nonce."

@@ -124,6 +124,19 @@ def test_its_own_mark_is_told_before_its_place() -> None:
     assert why(queued(attention=mark("it lacks 5 wei")), (), around) == "It needs attention: it lacks 5 wei."
 
 
+@pytest.mark.parametrize("code", ["hook_failed", "hook_refused"])
+def test_a_hook_that_fails_is_no_reason_to_wait(code: str) -> None:
+    record = replace(RECORD, attention=Attention(code, "the hook fails", 0))
+    line = Situation(standing=Standing(ahead=0), record=record, window=4, in_flight=4)
+    assert why(queued(), (), line) == "It is the next to get a nonce, and 4 of 4 that may be in flight are."
+
+
+def test_where_nothing_may_overtake_too_few_endpoints_are_told_as_the_reason() -> None:
+    line = Situation(standing=Standing(ahead=0), window=0, in_flight=0)
+    told = "It is the next to get a nonce, once enough endpoints tell what its account has executed."
+    assert why(queued(), (), line) == told
+
+
 def test_a_pause_does_not_hold_up_what_has_a_nonce() -> None:
     around = Situation(control=Control(Mode.PAUSED), record=replace(RECORD, unhealthy=mark("poor")))
     assert why(sent(), attempts(sent_at=1), around) == "Nonce 7 was sent at up to 3 gwei a gas, and waits for a block."
