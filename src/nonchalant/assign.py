@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+import structlog
+
 from nonchalant import fees as prices
 from nonchalant import funds, lifecycle, policy, signing
 from nonchalant.desk import MOST_MOVED, SIGNER_MARK, Aside, Desk
@@ -33,6 +35,8 @@ from nonchalant.model import (
 from nonchalant.poison import handling, subject_of
 from nonchalant.signing import Prepared
 
+log = structlog.get_logger()
+
 # A transaction that could not be sent is looked at again after this long, doubling up to the longest.
 FIRST_RETRY: Millis = 1_000
 LONGEST_RETRY: Millis = 60_000
@@ -40,6 +44,9 @@ LONGEST_RETRY: Millis = 60_000
 # How often no answer is nothing to speak of, and how often an estimate is asked for that nodes refuse.
 TRIES_BEFORE_A_MARK = 4
 MOST_ESTIMATES = 10
+
+# How often in a row the signer may fail on one alone, and sign the next one, before it is that one.
+MOST_UNSIGNED = 3
 
 CANNOT_ESTIMATE = "cannot_estimate"
 WAITS_FOR_EARLIER = "waits_for_earlier"
@@ -354,6 +361,7 @@ async def _sign_and_commit(desk: Desk, verdicts: list[Verdict], *, everything: b
             desk.unsigned = None if desk.unsigned else Poisoned(prepared[0][1].subject, failure)
         raise
     for (tx, _), attempt in zip(prepared, attempts, strict=True):
+        desk.blamed.pop(tx.id, None)
         work.move(tx, lifecycle.Assigned(attempt.nonce, attempt.hash))
         work.bind(attempt.nonce, SlotKind.TRANSACTION, attempt)
         desk.aside.pop(tx.id, None)
@@ -367,8 +375,17 @@ async def _sign_and_commit(desk: Desk, verdicts: list[Verdict], *, everything: b
     charged = {verdict.tx.id: verdict.data_fee for verdict in verdicts if isinstance(verdict, Ready)}
     desk.lane.data_fees |= {one.nonce: charged[one.tx_id] for one in attempts if one.tx_id and charged[one.tx_id]}
     if attempts and desk.unsigned is not None:
-        raise desk.unsigned
+        _blame(desk, desk.unsigned)
     return changed
+
+
+def _blame(desk: Desk, suspect: Poisoned) -> None:
+    """The signer signs others and failed on this one. It may have been away just then; not each time, though."""
+    desk.blamed[suspect.subject] += 1
+    if desk.blamed[suspect.subject] >= MOST_UNSIGNED:
+        log.warning("signer.refuses", lane=str(desk.key), tx=suspect.subject, reason=str(suspect.cause))
+        desk.strikes.leave(desk.stage, suspect, desk.blamed.pop(suspect.subject), desk.ticks())
+    desk.unsigned, desk.assign_due = None, True
 
 
 def _postpone(desk: Desk, work: Work, postponed: Postponed) -> None:

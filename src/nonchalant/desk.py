@@ -213,6 +213,7 @@ class Desk:
         default_factory=dict
     )  # that it failed on: when to try again, in ticks, and how many signatures there were
     unsigned: Poisoned | None = None  # on whom alone, when it last did: it may not be the signer's fault
+    blamed: Counter[TxId] = field(default_factory=Counter)  # how often it signed another next
     quarantine_top: int | None = None  # the height at which this owner found the lane in quarantine
     fill_after: Millis = 0  # in ticks: nodes refused a filler, so the next one waits
     reasons: dict[tuple[Hash, BlockRef], Reason] = field(default_factory=dict)  # why what is mined reverted

@@ -86,17 +86,20 @@ class Strikes:
 
     def strike(self, stage: str, poison: Poisoned, ticks: Millis = 0) -> bool:
         """Count it. True: from now on the stage leaves it aside."""
-        key = (stage, poison.subject)
-        self._counts[key] += 1
-        if self._counts[key] < STRIKES:
+        self._counts[stage, poison.subject] += 1
+        if self._counts[stage, poison.subject] < STRIKES:
             return False
+        self.leave(stage, poison, self._counts[stage, poison.subject], ticks)
+        return True
+
+    def leave(self, stage: str, poison: Poisoned, times: int, ticks: Millis) -> None:
+        """From now on the stage leaves it aside, having failed on it so often."""
+        key = (stage, poison.subject)
+        self._counts[key] = max(STRIKES, self._counts[key])
         # What an unexpected error says may name anything: that is for the node's own log.
-        reason = (
-            f"{stage} failed on it {self._counts[key]} times ({type(poison.cause).__name__}); the node's log says more"
-        )
+        reason = f"{stage} failed on it {times} times ({type(poison.cause).__name__}); the node's log says more"
         self.aside[key] = self.untold[poison.subject] = reason
         self._since[key] = ticks
-        return True
 
     def broke(self, error: Exception) -> None:
         """A failure that names nobody."""

@@ -110,15 +110,15 @@ def refuse_to_sign(rig: Rig, label: str) -> None:
 async def test_a_payload_the_signer_refuses_leaves_the_line_where_one_goes_at_a_time(rig: Rig) -> None:
     tolerate(rig)
     refuse_to_sign(rig, "bad")
-    bad, *good = await rig.submit_all(["bad", "good", "better"])
+    bad, *good = await rig.submit_all(["bad", *(f"good-{n}" for n in range(5))])
     await rig.advance(60.0)
-    await settles(rig, *good, blocks=30)
+    await settles(rig, *good, blocks=60)
     assert await rig.mark(bad) == "set_aside"
+    assert await rig.lane_mark() is None
 
 
 @staged(pace=Pace.STRICT)
 async def test_a_signer_that_is_down_for_a_while_sets_nobody_aside_where_one_goes_at_a_time(rig: Rig) -> None:
-    tolerate(rig)
     rig.signer.down = True
     txs = await rig.submit_all(["a", "b", "c"])
     await rig.advance(63.0)
