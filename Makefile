@@ -42,6 +42,8 @@ test: lint $(ANVIL) postgres ## everything, as CI does (under 20 minutes)
 	@$(PYTEST) tests/pure --cov --cov-report=term-missing:skip-covered
 	@echo "==> 400 simulated histories"
 	@$(BIN)/nonchalant sim --seeds 400
+	@echo "==> the model: every state, every broken rule"
+	@$(BIN)/python -m tests.model
 	@echo "==> all other tests"
 	@$(PYTEST) tests --ignore=tests/pure
 
