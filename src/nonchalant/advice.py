@@ -7,6 +7,7 @@ import inspect
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from typing import TypeVar
 
@@ -62,7 +63,7 @@ class Adviser:
         except TimeoutError:
             raise HookFailed(f"it did not answer within {HOOK_SECONDS:g} s") from None
         except Exception as error:
-            # What it says may name anything: that is for the node's own log.
+            # Somebody else's code may raise anything, and name anything: that is for the node's own log.
             raise HookFailed(f"it raised {type(error).__name__}; the node's log says more") from error
 
     def _checked(self, tx: Transaction, answer: object) -> Advice:
@@ -105,23 +106,19 @@ class LoneThread:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
 
-        def tell(result: T | None, error: BaseException | None) -> None:
-            if done.done():
-                return  # given up on
-            if error is None:
-                done.set_result(result)  # type: ignore[arg-type]
-            else:
-                done.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+        def settle(tell: Callable[[], None]) -> None:
+            if not done.done():  # else it was given up on
+                tell()
 
         def run() -> None:
-            result, trouble = None, None
             try:
-                result = act()
+                tell = partial(done.set_result, act())
             except BaseException as error:  # noqa: BLE001 - whatever it is, it ends this thread and not the node
-                trouble = error
+                trouble = error if isinstance(error, Exception) else RuntimeError(repr(error))
+                tell = partial(done.set_exception, trouble)
             self._busy.release()
             with suppress(RuntimeError):  # the loop is closed: nobody listens any more
-                loop.call_soon_threadsafe(tell, result, trouble)
+                loop.call_soon_threadsafe(settle, tell)
 
         threading.Thread(target=run, name="attention-hook", daemon=True).start()
         return await done
@@ -133,6 +130,7 @@ def load_hook(name: str) -> Hook:
     try:
         found = getattr(import_module(module), function, None)
     except Exception as error:
+        # Importing runs somebody else's code, which may raise anything; to the operator it is a setting to mend.
         raise BadSettings(
             f"attention_hook: cannot import {module} ({type(error).__name__}: {error}); "
             "install it beside Nonchalant, or put its folder on PYTHONPATH"

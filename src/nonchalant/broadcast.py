@@ -100,6 +100,7 @@ async def _send(desk: Desk, endpoint: Endpoint, raws: list[bytes]) -> list[Answe
     except LeaseLost:
         raise
     except Exception:
+        # An adapter that breaks has said nothing of what the node did: the bytes may have been taken.
         log.exception("endpoint.broke", endpoint=endpoint.name)
     if len(raws) == 1:
         return [Unknown(f"{endpoint.name} cannot be understood")]

@@ -109,8 +109,9 @@ class Intake:
             _refuse(batch, error)
             return
         except Exception as error:
+            # Whatever it is, callers wait for an answer. One of them cannot be stored: each on its own, so that it fails
+            # alone.
             if len(batch) > 1:
-                # One of them cannot be stored: each on its own, so that it fails alone.
                 for one in batch:
                     await self._commit([one])
                 return

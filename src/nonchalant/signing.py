@@ -94,6 +94,7 @@ async def _ask(signer: Signer, prepared: Sequence[Prepared]) -> list[bytes]:
     except NonchalantError:
         raise
     except Exception as error:
+        # A signer may be anybody's code: whatever it raises pauses its own lane, as its failures do.
         log.exception("signer.broke", address=signer.address)
         raise SignerFailed(f"{type(error).__name__}: {error}") from error
     if len(signatures) != len(prepared):

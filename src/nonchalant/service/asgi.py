@@ -83,6 +83,7 @@ class Service:
                 log.exception("call.failed", method=call.scope["method"], path=call.scope["path"])
             return problem(error)
         except Exception:
+            # A bug of ours: the caller gets a problem document like any other, the log gets what it must not see.
             log.exception("call.failed", method=call.scope["method"], path=call.scope["path"])
             return problem(NonchalantError())
 

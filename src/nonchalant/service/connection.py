@@ -29,6 +29,7 @@ class Connection(HttpToolsProtocol):
         self._too_large = False
         self._refused = False
 
+    # Narrower than what asyncio says, as it is in uvicorn.
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._await_head()

@@ -18,13 +18,13 @@ def from_keystore(document: str, password: str, what: str) -> LocalSigner:
         keystore = msgspec.json.decode(document, type=dict[str, object])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise BadSettings(f"{what} is not a keystore: it is not JSON") from None
+    key, wrong = b"", ""
     try:
         key = bytes(Account.decrypt(keystore, password))
     except (ValueError, KeyError, TypeError, AttributeError, NotImplementedError) as problem:
-        key = b""
+        # The library checks no shapes: a document that is no keystore makes it stumble in any of these ways.
         wrong = "does not open with this password" if "MAC" in str(problem) else "is not a keystore of version 3"
-    else:
-        wrong = ""
+    # Raised out here, so that the library's error, which may quote a secret, does not hang on ours.
     if wrong:
         raise BadSettings(f"{what} {wrong}")
     signer = from_bytes(key, f"the key in {what}")

@@ -28,6 +28,7 @@ def from_mnemonic(phrase: str, path: str, count: int) -> list[LocalSigner]:
         seed = seed_from_mnemonic(" ".join(phrase.split()), "")
     except (ValidationError, ValueError, LookupError):
         seed = None
+    # Raised out here, so that the library's error, which quotes the phrase, does not hang on ours.
     if seed is None:
         raise BadSettings("the mnemonic is not a valid BIP-39 phrase (not shown here); check its words and their order")
     return [from_bytes(key_from_seed(seed, f"{path}/{index}"), f"the mnemonic's key {index}") for index in range(count)]

@@ -97,7 +97,7 @@ class SimLoop(asyncio.BaseEventLoop):
         heapq.heappush(self._timers, (self._virtual + seconds, self._set, woken))
         return woken
 
-    def run_in_executor(self, _executor: object, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
+    def run_in_executor(self, _executor: object, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         """In place: threads would bring back the real machine's chance."""
         done: asyncio.Future[T] = self.create_future()
         try:
@@ -131,6 +131,7 @@ class SimLoop(asyncio.BaseEventLoop):
             if not handle._cancelled:  # noqa: SLF001 - this is the loop
                 self.steps += 1
                 try:
+                    # What asyncio's own loop does; typeshed does not tell of a handle's insides.
                     handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]  # noqa: SLF001
                 except (SystemExit, KeyboardInterrupt):
                     raise
