@@ -14,6 +14,8 @@ from nonchalant.app import Nonchalant
 from nonchalant.config import Listen, parse_settings
 from nonchalant.service.asgi import Limits
 from nonchalant.service.server import bind, serve, url_of
+from tests import anvil
+from tests.anvil import Anvil
 
 SENDER = "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266"
 CHECKSUMMED = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
@@ -75,3 +77,19 @@ async def running(folder: Path, settings: str = SETTINGS, limits: Limits | None 
 async def service(tmp_path: Path) -> AsyncIterator[Running]:
     async with running(tmp_path) as service:
         yield service
+
+
+@pytest.fixture
+async def chain() -> AsyncIterator[Anvil]:
+    async with anvil.running() as chain:
+        yield chain
+
+
+@pytest.fixture
+async def live(tmp_path: Path, chain: Anvil) -> AsyncIterator[Running]:
+    """The same, over a chain that answers."""
+    settings = SETTINGS.replace("http://127.0.0.1:1", chain.url).replace(
+        "request_timeout = 0.5", "poll_interval = 0.05"
+    )
+    async with running(tmp_path, settings) as live:
+        yield live

@@ -1,8 +1,7 @@
 """Steering a lane over REST, and nonces for those who sign by themselves, on a real chain."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from eth_account import Account
 
 from tests import anvil
 from tests.anvil import Anvil
-from tests.service.conftest import OTHER, SENDER, SETTINGS, Running, running
+from tests.service.conftest import OTHER, SENDER, Running
 
 LANE = f"/v1/lanes/31337/{SENDER}"
 BODY = {"chain_id": 31337, "from": SENDER, "to": OTHER, "value": "1000"}
@@ -105,21 +104,6 @@ async def test_no_web_page_can_steer(service: Running) -> None:
 
 
 # --- the tools ---
-
-
-@pytest.fixture
-async def chain() -> AsyncIterator[Anvil]:
-    async with anvil.running() as chain:
-        yield chain
-
-
-@pytest.fixture
-async def live(tmp_path: Path, chain: Anvil) -> AsyncIterator[Running]:
-    settings = SETTINGS.replace("http://127.0.0.1:1", chain.url).replace(
-        "request_timeout = 0.5", "poll_interval = 0.05"
-    )
-    async with running(tmp_path, settings) as live:
-        yield live
 
 
 async def until(service: Running, tx_id: str, holds: str | Callable[[dict[str, Any]], bool]) -> dict[str, Any]:

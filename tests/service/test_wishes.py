@@ -1,15 +1,12 @@
 """Cancel, bump, replace, hold and release over REST: of what is queued, and of what a real chain holds."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests import anvil
 from tests.anvil import Anvil
-from tests.service.conftest import CHECKSUMMED, OTHER, SENDER, SETTINGS, Running, running
+from tests.service.conftest import CHECKSUMMED, OTHER, SENDER, Running
 
 BODY = {"chain_id": 31337, "from": SENDER, "to": OTHER, "value": "1000"}
 VERBS = ("cancel", "bump", "replace", "hold", "release")
@@ -156,21 +153,6 @@ async def test_no_web_page_can_wish(service: Running) -> None:
 
 
 # --- what the chain holds ---
-
-
-@pytest.fixture
-async def chain() -> AsyncIterator[Anvil]:
-    async with anvil.running() as chain:
-        yield chain
-
-
-@pytest.fixture
-async def live(tmp_path: Path, chain: Anvil) -> AsyncIterator[Running]:
-    settings = SETTINGS.replace("http://127.0.0.1:1", chain.url).replace(
-        "request_timeout = 0.5", "poll_interval = 0.05"
-    )
-    async with running(tmp_path, settings) as live:
-        yield live
 
 
 async def sent(service: Running, **changes: object) -> dict[str, Any]:

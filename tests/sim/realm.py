@@ -65,6 +65,14 @@ class SmallRealm:
             self.chain.mine()
             await self.loop.sleep(2.5)
 
+    async def execute_first(self, endpoint: SimEndpoint, *, blocks: int) -> SimBlock:
+        """Hand Alice's first transaction to this endpoint and mine so many blocks; the one in which it ran."""
+        await endpoint.send([sealed(0).raw])
+        await self.loop.sleep(3.0)
+        await self.settle(blocks)
+        [ran] = self.chain.executions("order-0")
+        return ran
+
 
 def sealed(nonce: int, label: str = "", *, price: int = 60, tip: int = 2, gas: int = 60_000, value: int = 0) -> Sealed:
     """Signed by Alice; prices in gwei."""

@@ -104,10 +104,7 @@ def test_a_reorg_runs_the_transaction_again_or_puts_it_back_or_forgets_it(
     realm = SmallRealm()
 
     async def main() -> None:
-        await realm.chain.endpoints[0].send([sealed(0).raw])
-        await realm.loop.sleep(3.0)
-        await realm.settle(2)
-        [was] = realm.chain.executions("order-0")
+        was = await realm.execute_first(realm.chain.endpoints[0], blocks=2)
         realm.chain.reorg(2, keep=keep, forget=forget)
         assert not realm.chain.canonical(was)
         assert len(realm.chain.executions("order-0")) == int(keep)
@@ -122,9 +119,7 @@ def test_a_node_of_another_client_forgets_what_was_reorged_out() -> None:
     realm = SmallRealm(flavour=BESU)
 
     async def main() -> None:
-        await realm.chain.endpoints[0].send([sealed(0).raw])
-        await realm.loop.sleep(3.0)
-        await realm.settle(1)
+        await realm.execute_first(realm.chain.endpoints[0], blocks=1)
         realm.chain.reorg(1, keep=0.0, forget=False)
         await realm.loop.sleep(2.0)
         await realm.settle(2)
@@ -255,9 +250,7 @@ def test_an_endpoint_may_be_wrong_about_an_account(ailment: Ailment, wrong: Call
     liar, honest, _ = realm.chain.endpoints
 
     async def main() -> None:
-        await liar.send([sealed(0).raw])
-        await realm.loop.sleep(3.0)
-        await realm.settle(2)
+        await realm.execute_first(liar, blocks=2)
         head = realm.chain.head.ref
         ail(liar, ailment)
         for _ in range(10):
@@ -271,10 +264,7 @@ def test_an_endpoint_that_prunes_has_only_what_is_near_its_head() -> None:
     pruned, whole, _ = realm.chain.endpoints
 
     async def main() -> None:
-        await whole.send([sealed(0).raw])
-        await realm.loop.sleep(3.0)
-        await realm.settle(6)
-        [ran] = realm.chain.executions("order-0")
+        ran = await realm.execute_first(whole, blocks=6)
         pruned.kept = 2
         ail(pruned, Ailment.BLOCKS_PRUNED)
         assert await pruned.block(4) is not None
@@ -296,10 +286,7 @@ def test_an_endpoint_may_have_a_block_and_none_of_its_receipts() -> None:
     pruned, whole, _ = realm.chain.endpoints
 
     async def main() -> None:
-        await whole.send([sealed(0).raw])
-        await realm.loop.sleep(3.0)
-        await realm.settle(6)
-        [ran] = realm.chain.executions("order-0")
+        ran = await realm.execute_first(whole, blocks=6)
         pruned.kept = 2
         ail(pruned, Ailment.RECEIPTS_PRUNED)
         assert await pruned.block(ran.hash) is not None
@@ -473,9 +460,7 @@ def test_estimates_know_the_state_of_the_block_they_are_asked_for() -> None:
             with pytest.raises(NodeRefused, match="execution reverted"):
                 await estimate(order, before)
         assert await estimate(Order("y", Effect.REVERTS), before) > 21_000
-        await endpoint.send([sealed(0).raw])
-        await realm.loop.sleep(3.0)
-        await realm.settle(2)
+        await realm.execute_first(endpoint, blocks=2)
         assert await estimate(dependent, realm.chain.head.ref) > 21_000
         with pytest.raises(NodeRefused, match="execution reverted"):
             await estimate(dependent, before)

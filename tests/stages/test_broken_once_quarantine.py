@@ -49,10 +49,8 @@ async def test_a_quarantine_that_began_on_a_lagging_head_does_not_end_before_wha
     await _see_it_through(rig)
 
 
-@staged(window=WINDOW, largest_window=WINDOW, finality_lag=10)
-async def test_a_quarantine_that_began_before_the_head_was_linked_does_not_end_too_early(rig: Rig) -> None:
-    """The follower shows its final block as the head until it has linked what is above; slow blocks make that long."""
-    _, copy = await _lose_eight_payments(rig)
+async def _restore_while_blocks_are_slow(rig: Rig, copy: bytes) -> None:
+    """The follower shows its final block as the head until it has linked what is above: here that takes long."""
     for voice in rig.endpoints:
 
         async def slow(ref: Any, voice: Any = voice) -> Any:
@@ -65,6 +63,12 @@ async def test_a_quarantine_that_began_before_the_head_was_linked_does_not_end_t
     for voice in rig.endpoints:
         voice.heal()
     await rig.advance(5.0)
+
+
+@staged(window=WINDOW, largest_window=WINDOW, finality_lag=10)
+async def test_a_quarantine_that_began_before_the_head_was_linked_does_not_end_too_early(rig: Rig) -> None:
+    _, copy = await _lose_eight_payments(rig)
+    await _restore_while_blocks_are_slow(rig, copy)
     await _see_it_through(rig)
 
 
@@ -73,18 +77,7 @@ async def test_used_nonces_that_show_only_after_the_take_over_are_a_sign_of_loss
     """No witness (the whole machine was restored): `is_suspect` is asked once, of a head that is not linked yet."""
     _, copy = await _lose_eight_payments(rig)
     rig.forget_witness()
-    for voice in rig.endpoints:
-
-        async def slow(ref: Any, voice: Any = voice) -> Any:
-            await rig.advance(8.0)
-            return await voice.endpoint.block(ref)
-
-        voice.answer("block", slow)
-    await rig.restore_store(copy)
-    await rig.advance(40.0)
-    for voice in rig.endpoints:
-        voice.heal()
-    await rig.advance(5.0)
+    await _restore_while_blocks_are_slow(rig, copy)
     await _see_it_through(rig)
 
 
