@@ -387,9 +387,13 @@ def _lifecycle_events() -> dict[str, dict[str, None]]:
 
 
 def attention_codes() -> list[str]:
-    """Every code a mark can carry: those the source names, and each class of refusal."""
+    """Every code a mark can carry, or an event of its kind: those the source names, and each class of refusal."""
     found: dict[str, None] = {}
     for module, call in calls():
+        if _called(call) == "event" and isinstance(call.args[0], ast.Constant) and call.args[0].value == "tx.attention":
+            [code] = [keyword.value for keyword in call.keywords if keyword.arg == "code"]
+            assert isinstance(code, ast.Name)
+            found[str(getattr(import_module(module), code.id))] = None
         if _called(call) != "Attention":
             continue
         match call.args:

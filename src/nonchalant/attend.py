@@ -35,6 +35,9 @@ AT_ONCE = 20
 # Of what it says, in a mark or an event.
 LONGEST = 500
 
+# What an alert is called in the history of the transaction.
+HOOK_ALERT = "hook_alert"
+
 
 async def attend(desk: Desk) -> bool:
     """Tell what came of the hook's answers, and ask it what is due. True: something changed."""
@@ -156,7 +159,7 @@ def _hear(desk: Desk, work: Work) -> None:
             desk.hook_troubles[one.tx_id] = Attention(HOOK_REFUSED_MARK, reason, work.at)
         elif one.alert is not None:
             log.warning("hook.alert", lane=str(desk.key), tx=one.tx_id, reason=one.alert)
-            work.event("tx.attention", tx_id=one.tx_id, code="hook_alert", reason=one.alert)
+            work.event("tx.attention", tx_id=one.tx_id, code=HOOK_ALERT, reason=one.alert)
 
 
 def _mark(desk: Desk, work: Work, *, all_asked: bool) -> None:

@@ -204,9 +204,6 @@ class Desk:
     prove_after: Millis = 0  # in ticks: they could not be read
     proofs_failed: int = 0  # in a row
     waits: dict[str, tuple[Millis, str]] = field(default_factory=dict)  # by stage: since when, in ticks, and for what
-    wish_tries: Counter[str] = field(
-        default_factory=Counter
-    )  # wishes that the chain's silence keeps from being granted
     paused_until: Millis = 0  # in ticks: the signer failed
     signatures: int = 0  # that it gave
     unsigned_wishes: dict[str, tuple[Millis, int]] = field(

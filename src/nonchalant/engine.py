@@ -351,6 +351,7 @@ class Engine:
                         return
                 else:
                     idle_since = None
+                desk.orders_due |= bool(strikes.tried_since)
                 await nap(self._clock, desk.wake, TICK_SECONDS)
             await self._hang_up(desk)
         finally:
@@ -586,6 +587,7 @@ class Engine:
             desk.assign_due
             or desk.asking
             or desk.heard
+            or desk.strikes.tried_since
             or desk.hook_troubles
             or desk.marked_queued
             or desk.aside

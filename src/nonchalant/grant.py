@@ -25,7 +25,7 @@ from nonchalant.errors import (
     Unreadable,
 )
 from nonchalant.lanes import Work, exposure
-from nonchalant.model import AttemptKind, Draft, Fees, Mode, Payload, Slot, Speed, Transaction, Wanted
+from nonchalant.model import AttemptKind, Draft, Fees, Millis, Mode, Payload, Slot, Speed, Transaction, Wanted
 from nonchalant.wishes import (
     MOST_REPLACEMENTS,
     Bump,
@@ -44,8 +44,11 @@ from nonchalant.wishes import (
 
 log = structlog.get_logger()
 
-# How often a wish is tried that the chain's silence keeps from being granted: about once a second.
-MOST_TRIES = 120
+# How long a wish is tried that the chain's silence, or the store, keeps from being granted.
+TRIED_FOR: Millis = 120_000
+
+# What a transaction's history says of a wish that is refused, for whoever does not wait for the answer any more.
+WISH_REFUSED = "wish_refused"
 
 
 async def grant(desk: Desk) -> bool:
@@ -58,6 +61,8 @@ async def grant(desk: Desk) -> bool:
     if desk.control.mode is Mode.HALTED:
         return False
     desk.waiting = {wish.id: desk.waiting[wish.id] for wish in orders.wishes if wish.id in desk.waiting}
+    tried = desk.strikes.tried_since
+    desk.strikes.tried_since = {wish.id: tried[wish.id] for wish in orders.wishes if wish.id in tried}
     changed = False
     for wish in orders.wishes:
         if desk.ticks() >= desk.unsigned_wishes.get(wish.id, (0, 0))[0]:
@@ -70,44 +75,68 @@ async def _grant_one(desk: Desk, wish: Wish) -> bool:
     try:
         await _act(desk, work, wish)
         changed = await desk.commit(work)
-        if wish.tx_id is not None:
-            desk.strikes.forgive(wish.tx_id)  # something else is to be done with it
-        return changed
-    except Refusal as refusal:
-        answer = refusal
     except NotYet:
         desk.orders_due = True
         return False
     except SignerFailed as failure:
         if not _signs_others(desk, wish):
             return await desk.pause_for_signer(failure)
-        answer = Refusal("cannot_be_sent", f"the signer signs others, and not this: {failure}")
-    except (Unreachable, RowMoved, NodeRefused) as problem:
-        # About the node, or the moment, not about the wish: the sweep brings it back, but not for ever.
-        is_verdict = isinstance(problem, NodeRefused) and policy.is_verdict(problem)
-        if not is_verdict and not _is_tried_enough(desk, wish):
-            return False
-        answer = Refusal("cannot_be_sent", str(problem))
-    except (Unencodable, Unreadable) as error:
-        answer = Refusal("undecodable" if isinstance(error, Unreadable) else "cannot_be_sent", str(error))
+        return await _refuse(desk, wish, Refusal("cannot_be_sent", f"the signer signs others, and not this: {failure}"))
+    except Unreadable as error:
+        return await _refuse(desk, wish, Refusal("undecodable", str(error)))
     except (LeaseLost, StoreUnavailable, CommitUnknown):
         raise  # about the lane, not about the wish
-    except Exception:
-        # Whatever it is, it must not stop what else there is to do.
-        log.exception("wish.broke", lane=str(desk.key), wish=wish.id)
-        answer = Refusal("internal", "this node failed at it; its log says why")
+    except Exception as problem:  # noqa: BLE001 - whatever it is, it must not stop what else there is to do
+        answer = _answer(desk, wish, problem)
+        return answer is not None and await _refuse(desk, wish, answer)
+    if wish.tx_id is not None:
+        desk.strikes.forgive(wish.tx_id)  # something else is to be done with it
+    return changed
+
+
+def _answer(desk: Desk, wish: Wish, problem: Exception) -> Refusal | None:
+    """What is told to whoever asked; None: nothing yet, for it is tried again."""
+    match problem:
+        case Refusal():
+            return problem
+        case NodeRefused() if policy.is_verdict(problem):
+            return Refusal("cannot_be_sent", str(problem))
+        case Unreachable() | NodeRefused() | RowMoved() if not _is_tried_enough(desk, wish):
+            # About a node, the moment, or a row that somebody else changed meanwhile; not about the wish.
+            return None
+        case Unreachable() | NodeRefused() | Unencodable():
+            return Refusal("cannot_be_sent", str(problem))
+        case RowMoved():
+            log.warning("wish.unwritable", lane=str(desk.key), wish=wish.id, reason=str(problem))
+            return Refusal("internal", "the store refuses it each time; this node's log says why")
+        case _:
+            log.error("wish.broke", lane=str(desk.key), wish=wish.id, exc_info=problem)
+            return Refusal("internal", "this node failed at it; its log says why")
+
+
+async def _refuse(desk: Desk, wish: Wish, answer: Refusal) -> bool:
+    """Answer, and say so in the transaction's history: whoever asked may have stopped waiting long ago."""
     work = desk.work()
     work.reply(wish.id, answer.code, reason=answer.reason, **answer.data)
+    if wish.tx_id is not None and answer.code != "already_ended":
+        work.event(
+            "tx.attention",
+            tx_id=wish.tx_id,
+            code=WISH_REFUSED,
+            reason=answer.reason,
+            wish=type(wish.act).__name__.lower(),
+            refused=answer.code,
+        )
     try:
         return await desk.commit(work)
     except RowMoved:
+        desk.orders_due = True
         return False  # it was taken back
 
 
 def _is_tried_enough(desk: Desk, wish: Wish) -> bool:
     """Whether it has been tried in vain for so long that whoever wants it should be told."""
-    desk.wish_tries[wish.id] += 1
-    return desk.wish_tries[wish.id] >= MOST_TRIES
+    return desk.ticks() - desk.strikes.tried_since.setdefault(wish.id, desk.ticks()) >= TRIED_FOR
 
 
 def _signs_others(desk: Desk, wish: Wish) -> bool:

@@ -16,7 +16,7 @@ from nonchalant.model import Event, Millis
 REPEATABLE: Mapping[str, tuple[str, ...]] = {
     "attempt.sent": ("hash",),
     "attempt.refused": ("endpoint", "reason"),
-    "tx.attention": ("code",),
+    "tx.attention": ("code", "wish", "refused"),
     "tx.held": ("code",),
     "tx.released": (),
     "lane.attention": ("code",),

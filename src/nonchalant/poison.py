@@ -81,6 +81,7 @@ class Strikes:
     careful: bool = False  # the lane's next desk is to be
     restarts: int = 0  # in a row, after failures that named nobody
     trouble: str = ""  # the last of them
+    tried_since: dict[str, Millis] = field(default_factory=dict)  # wishes tried in vain: since when, in ticks
     _counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     _since: dict[tuple[str, str], Millis] = field(default_factory=dict)  # in ticks, of what is left aside
 
