@@ -39,9 +39,8 @@ class Adviser:
         self._offload = offload
         self._parse = parse
         self._check = check
-        self._turn = (
-            asyncio.Lock()
-        )  # several lanes may ask: waiting for one's turn is no failure, and takes no time of it
+        # Several lanes may ask: waiting for one's turn is no failure, and takes no time of it.
+        self._turn = asyncio.Lock()
 
     async def advise(
         self, tx: Transaction, lane: LaneSnapshot, head: HeadSnapshot, fees: Market, now: Millis

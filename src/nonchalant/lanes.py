@@ -66,7 +66,7 @@ class Lane:
         return self.count if recorded is None else max(recorded, self.count)
 
     def transaction_of(self, slot: Slot) -> Transaction | None:
-        """None for a filler."""
+        """None for a filler, and for a nonce that is reserved."""
         return None if slot.tx_id is None else self.transactions[slot.tx_id]
 
     def is_consumed(self, slot: Slot) -> bool:

@@ -1,4 +1,4 @@
-"""What the stages ask of the world. Adapters live at the edges; only `app` and `sim` know them."""
+"""What the stages ask of the world. Adapters live at the edges; only `parts`, `app`, `cli` and `sim` know them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Endpoint(Protocol):
     """One node of a chain.
 
     Every question raises `Unreachable` when no usable answer came, and `NodeRefused` when the node answered with
-    an error. Nothing here is believed by itself: `watch` compares endpoints.
+    an error. Nothing here is believed by itself: `panel` and `follow` compare endpoints.
     """
 
     name: str  # safe to print: no credentials

@@ -23,9 +23,8 @@ class Search:
     hashes: frozenset[Hash] = frozenset()  # attempts of ours to look for
     ours: list[Receipt] = field(default_factory=list)
     executed: list[Executed] = field(default_factory=list)  # whatever else the account executed
-    unread: set[Hash] = field(
-        default_factory=set
-    )  # attempts of ours that a block holds, and nobody tells how they went
+    # Attempts of ours that a block holds, and nobody tells how they went.
+    unread: set[Hash] = field(default_factory=set)
 
     async def go_on(self, desk: Desk) -> bool:
         """Read some more. True: every block was read. `Unreachable` if the next one cannot be read now."""

@@ -11,6 +11,9 @@ from nonchalant import health
 from nonchalant.desk import Desk
 from nonchalant.health import OUT_OF_FUNDS, Signs
 from nonchalant.model import Slot, Wei
+from nonchalant.rejections import Rejection
+
+_NO_FUNDS = Rejection.INSUFFICIENT_FUNDS.value
 
 
 async def tend(desk: Desk) -> bool:
@@ -79,4 +82,4 @@ def _send_what_lacked_funds(desk: Desk) -> None:
 
 
 def _lacks_funds(desk: Desk, slot: Slot) -> bool:
-    return slot.newest is not None and OUT_OF_FUNDS in desk.sending(slot.newest.hash).said.values()
+    return slot.newest is not None and _NO_FUNDS in desk.sending(slot.newest.hash).said.values()

@@ -71,7 +71,6 @@ GOOD: dict[str, Any] = {
 GOOD["eth_getBlockReceipts"] = [GOOD["eth_getTransactionReceipt"]]
 
 QUESTIONS: dict[str, Callable[[EvmEndpoint], Awaitable[object]]] = {
-    "identify": lambda endpoint: endpoint.identify(),
     "view": lambda endpoint: endpoint.view(),
     "block by number": lambda endpoint: endpoint.block(16),
     "block by hash": lambda endpoint: endpoint.block(HASH),

@@ -133,7 +133,7 @@ def _live(seed: int, keep: int | None, journal: Journal) -> History:
 
 
 class World:
-    """Also what faults get at (`faults.Realm`)."""
+    """Also what faults get at (`hand.Realm`)."""
 
     lease_ttl = setting.LEASE_SECONDS
 

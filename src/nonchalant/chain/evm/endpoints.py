@@ -78,11 +78,6 @@ class EvmEndpoint:
     def __repr__(self) -> str:
         return f"EvmEndpoint({self.name})"
 
-    async def identify(self) -> int:
-        """The chain id the node says it serves, be it ours or not."""
-        [reply] = await self._rpc.calls([CHAIN_ID])
-        return self._read("eth_chainId", wire.number, reply)
-
     async def view(self) -> View:
         if not self._finality_tag:
             who, latest = await self._rpc.calls([CHAIN_ID, _header_at("latest")])
