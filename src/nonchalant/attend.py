@@ -17,7 +17,7 @@ from nonchalant.desk import HOOK_FAILED_MARK, HOOK_REFUSED_MARK, Desk, Heard
 from nonchalant.errors import HookFailed, HookRefused, NonchalantError, TooManyReplacements, WishRefused
 from nonchalant.hooks import Alert, HeadSnapshot, LaneSnapshot
 from nonchalant.lanes import Work
-from nonchalant.model import Attention, Market, Millis, Transaction
+from nonchalant.model import LESSER_MARKS, Attention, Market, Millis, Transaction
 from nonchalant.ports import Adviser
 
 log = structlog.get_logger()
@@ -165,7 +165,7 @@ def _hear(desk: Desk, work: Work) -> None:
 def _mark(desk: Desk, work: Work, *, all_asked: bool) -> None:
     """Mark the lane for as long as its hook fails, or wants what may not be, for any transaction that it is asked about."""
     mark = desk.lane.record.attention
-    is_ours = mark is not None and mark.code in (HOOK_FAILED_MARK, HOOK_REFUSED_MARK)
+    is_ours = mark is not None and mark.code in LESSER_MARKS
     if mark is not None and not is_ours:
         return  # it says more
     if desk.hook_troubles:

@@ -452,8 +452,8 @@ class Engine:
         work, trouble = desk.work(), follower.lasting_trouble or desk.lasting_wait(LONGEST_WAIT)
         if trouble is not None and follower.is_behind:
             work.mark_lane(Attention(BEHIND_MARK, trouble, work.at))
-        elif trouble is not None and desk.lane.record.attention is None:
-            work.mark_lane(Attention(TROUBLE_MARK, trouble, work.at))
+        elif trouble is not None:
+            work.note_lane(Attention(TROUBLE_MARK, trouble, work.at))
         elif follower.trouble is None and not desk.waits:
             desk.clear_mark(work, TROUBLE_MARK)
         await desk.commit(work)

@@ -12,6 +12,7 @@ from itertools import count, islice, takewhile
 
 from nonchalant import lifecycle
 from nonchalant.model import (
+    LESSER_MARKS,
     Attempt,
     AttemptKind,
     Attention,
@@ -326,6 +327,12 @@ class Work:
         self._record = replace(self.lane_record, attention=attention)
         if attention is not None:
             self.event("lane.attention", code=attention.code, reason=attention.reason)
+
+    def note_lane(self, attention: Attention) -> None:
+        """Set the lane's mark, unless it has one that says more."""
+        known = self.lane_record.attention
+        if known is None or known.code in LESSER_MARKS:
+            self.mark_lane(attention)
 
     def judge(self, unhealthy: Attention | None) -> None:
         """Have the lane give out no more nonces, for this reason, or go on. A reason in other words is no news."""

@@ -189,6 +189,9 @@ class Attention:
 
 HELD_MARK = "held"  # somebody said so
 
+# Marks of a lane that keep nothing in it waiting: any other says more.
+LESSER_MARKS = frozenset({"hook_failed", "hook_refused"})
+
 # Marks that say that a transaction may have run unknown to us.
 DOUBTS = frozenset({"same_payload_executed", "store_lost_commits"})
 

@@ -72,8 +72,7 @@ async def reconcile(desk: Desk) -> bool:
         return await desk.commit(work)
     if record.settled_below < bound or not desk.may_fill:
         work = desk.work()
-        if record.attention is None:  # another one took its place for a while
-            work.mark_lane(_quarantine_mark(work, bound))
+        work.note_lane(_quarantine_mark(work, bound))  # another one may have taken its place for a while
         return await desk.commit(work)
     strangers = await _strangers(desk)
     if strangers is None:
@@ -94,12 +93,12 @@ async def _mark_behind(desk: Desk) -> bool:
     lane, work = desk.lane, desk.work()
     if not lane.is_behind:
         desk.clear_mark(work, RESET_MARK)
-    elif lane.record.attention is None:
+    else:
         reason = (
             f"{lane.record.settled_below} transactions of this account were final here, and the chain knows {lane.count}: "
             "it was reset, or is another one; nothing is sent until it has caught up, or the lane is reset by force"
         )
-        work.mark_lane(Attention(RESET_MARK, reason, work.at))
+        work.note_lane(Attention(RESET_MARK, reason, work.at))
     return await desk.commit(work)
 
 

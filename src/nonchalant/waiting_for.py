@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from nonchalant.amounts import format_wei
 from nonchalant.model import (
+    LESSER_MARKS,
     Attempt,
     Attention,
     BlockRef,
@@ -29,9 +30,6 @@ from nonchalant.ports import Standing
 
 # A queue is counted so far, and not farther.
 MOST_COUNTED = 1_000
-
-# Marks of a lane that keep nothing in it waiting.
-BESIDE_THE_WAY = frozenset({"hook_failed", "hook_refused"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +94,7 @@ def _lane_trouble(around: Situation) -> str | None:
         return f"Its lane is in quarantine until every nonce below {around.record.quarantined_below} is final."
     if around.record.unhealthy is not None:
         return f"Its lane gives out no nonces: {_clause(around.record.unhealthy)}."
-    if around.record.attention is not None and around.record.attention.code not in BESIDE_THE_WAY:
+    if around.record.attention is not None and around.record.attention.code not in LESSER_MARKS:
         return f"Its lane needs attention: {_clause(around.record.attention)}."
     return None
 

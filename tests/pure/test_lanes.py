@@ -479,6 +479,15 @@ def test_a_lane_s_mark_is_news_once_and_goes_without_a_word() -> None:
     assert again.change() == Change(lane=a_record())
 
 
+def test_a_mark_that_keeps_nothing_waiting_gives_way_and_others_do_not() -> None:
+    for known, told in ((None, "look"), ("hook_failed", "look"), ("quarantine", "quarantine")):
+        mark = None if known is None else Attention(known, "so it is", 1)
+        work = Work(a_lane(attention=mark), 5)
+        work.note_lane(MARK)
+        assert work.lane_record.attention is not None
+        assert work.lane_record.attention.code == told
+
+
 def test_a_lane_that_pauses_and_goes_on_says_so_once() -> None:
     lane = a_lane()
     work = Work(lane, 5)

@@ -151,3 +151,17 @@ async def test_the_mark_goes_with_what_the_hook_failed_on(rig: Rig) -> None:
     await rig.ends(tx)
     await rig.advance(120.0)
     assert await rig.lane_mark() is None
+
+
+@staged(patience=QUICK, hook=answering(ValueError("bad")))
+async def test_that_a_hook_fails_hides_nothing_else_about_the_lane(rig: Rig) -> None:
+    await stuck(rig)
+    assert await rig.lane_mark() == "hook_failed"
+    for voice in rig.endpoints:
+        voice.down()
+    await rig.advance(300.0)
+    assert await rig.lane_mark() == "chain_trouble"
+    for voice in rig.endpoints:
+        voice.heal()
+    await rig.advance(120.0)
+    assert await rig.lane_mark() == "hook_failed"

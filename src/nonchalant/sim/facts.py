@@ -35,6 +35,7 @@ class Deeds:
     """What one chain has executed on its canonical branch, by the root of its label."""
 
     canonical: set[Hash] = field(default_factory=set)
+    executed: set[Hash] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)
 
 
@@ -48,6 +49,9 @@ class Facts:
         self.accepted: set[TxId] = set()
         self.acknowledged: dict[TxId, str] = {}
         self.lost: set[TxId] = set()  # accepted, and gone with the store that had accepted them
+        # By the root of its label: attempts of replacements that went with a lost store, which kept what they replaced.
+        # Nobody could know them for its own, so what they did counts as a stranger's.
+        self.torn: dict[str, set[Hash]] = {}
         self.states: dict[TxId, State] = {}
         self.attempts: dict[Hash, Known] = {}
         self.unwanted: set[str] = set()  # labels that somebody asked to cancel
@@ -76,6 +80,11 @@ class Facts:
         self.states = {row["id"]: State(row["state"]) for row in self.rows("SELECT id, state FROM transactions")}
         for row in self.rows("SELECT hash FROM attempts"):
             self.attempts[row["hash"]].store = self.stores
+        kept = {tx.id: tx for tx in self.transactions()}
+        for hash, known in self.attempts.items():
+            tx = kept.get(known.tx_id or "")
+            if tx is not None and known.version > tx.payload_version:
+                self.torn.setdefault(read_order(tx.payload.data).root, set()).add(hash)
 
     def rows(self, sql: str, *columns: object) -> list[sqlite3.Row]:
         assert self._database is not None
@@ -173,6 +182,7 @@ class Facts:
         for block in dropped:
             deeds.canonical.discard(block.hash)
             deeds.counts.subtract(tx.order.root for tx in block.transactions)
+            deeds.executed.difference_update(tx.hash for tx in block.transactions)
         new: list[SimBlock] = []
         for block in head.down():
             if block.hash in deeds.canonical:
@@ -180,12 +190,16 @@ class Facts:
             new.append(block)
             deeds.canonical.add(block.hash)
             deeds.counts.update(tx.order.root for tx in block.transactions)
+            deeds.executed.update(tx.hash for tx in block.transactions)
             self.born.setdefault(block.hash, self._loop.time())
         return new
 
     def executions(self, chain_id: int, label: str) -> int:
         """How often the canonical chain has executed it, or what replaced it."""
-        return self._deeds[chain_id].counts[root_of(label)] if chain_id in self._deeds else 0
+        if chain_id not in self._deeds:
+            return 0
+        root, deeds = root_of(label), self._deeds[chain_id]
+        return deeds.counts[root] - len(self.torn.get(root, set()) & deeds.executed)
 
     def consumed(self, lane: LaneKey, *, final: bool) -> int:
         """The account's count at the head, or at finality."""
