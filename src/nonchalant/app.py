@@ -14,7 +14,7 @@ from itertools import chain as in_turn
 from os import PathLike
 
 from nonchalant import config, logs, windows
-from nonchalant.asking import Asking
+from nonchalant.asking import OWNER_SECONDS, Asking
 from nonchalant.bodies import fee_fields
 from nonchalant.chain.evm.endpoints import EvmChain
 from nonchalant.config import AccountSettings, Settings
@@ -39,9 +39,6 @@ from nonchalant.wire import (
     parse_request,
     rules_of,
 )
-
-# How long the owner of a lane may take to say yes or no to a wish about a transaction.
-OWNER_SECONDS = 5.0
 
 # Blocks above a mined transaction that are named; where finality is deeper, the first ones.
 MOST_ABOVE = 1_000

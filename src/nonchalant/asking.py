@@ -47,7 +47,11 @@ MOST_WISHES = 10_000
 # How often a row that moves between being read and being written is tried again.
 TRIES = 50
 
-# How long the owner of a lane may take to answer, and how often that is looked for.
+# How long the owner of a lane may take to say yes or no to a wish about a transaction. After that the wish stands, and
+# who made it learns from the transaction what came of it.
+OWNER_SECONDS = 5.0
+
+# How long it may take to answer one about the lane, and how often either is looked for.
 PATIENCE_SECONDS = 10.0
 LOOK_SECONDS = 0.05
 

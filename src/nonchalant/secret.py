@@ -8,6 +8,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from nonchalant.tables import Found, Table, bad, file_path, label
 
@@ -66,3 +67,11 @@ def read_private(path: Path, where: str) -> str:
         raise bad(where, f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise bad(where, f"{path} is not UTF-8 text") from None
+
+
+def host_of(url: str) -> str:
+    """What to call whoever serves this URL: host and port, because what comes before and after them may be a secret."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    host = f"[{host}]" if ":" in host else host
+    return host if parts.port is None else f"{host}:{parts.port}"

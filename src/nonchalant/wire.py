@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -164,15 +164,8 @@ def parse_nothing(body: bytes | Mapping[str, object]) -> None:
     decode(body, NothingBody)
 
 
-def parse_filter(query: Sequence[tuple[str, str]]) -> Filter:
-    """A listing's query string, as pairs; `BadRequest` names the wrong parameter."""
-    given: dict[str, str] = {}
-    for name, value in query:
-        if name not in FILTERS:
-            raise BadRequest(f"unknown parameter; known here: {', '.join(FILTERS)}", field=name)
-        if name in given:
-            raise BadRequest("given twice", field=name)
-        given[name] = value
+def parse_filter(given: Mapping[str, str]) -> Filter:
+    """A listing's parameters, all of them among `FILTERS`; `BadRequest` names the wrong one."""
     number = {name: parse_number(given[name], name, LARGEST_NUMBER) for name in _NUMBERS if name in given}
     limit = number.get("limit", 50)
     if not 1 <= limit <= MAX_PAGE:

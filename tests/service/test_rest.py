@@ -162,6 +162,7 @@ async def test_a_key_given_twice_is_refused(service: Running) -> None:
         ("OPTIONS", "/v1/transactions", 405, "method_not_allowed"),
         ("POST", "/openapi.json", 405, "method_not_allowed"),
         ("GET", "/v1/transactions?sort=up", 400, "bad_request"),
+        ("GET", "/v1/transactions?limit=1&limit=2", 400, "bad_request"),
         ("GET", "/v1/transactions?limit=0", 400, "bad_request"),
         ("GET", "/v1/transactions?" + "&".join(f"a{i}=1" for i in range(60)), 400, "bad_request"),
         ("GET", "/v1/transactions/a?wait=61", 400, "bad_request"),

@@ -91,7 +91,8 @@ class Client:
     def follow(self, tx: Shown, seconds: float | None, tell: Tell) -> Shown:
         """The transaction once it has ended or is held, or as it was after so many seconds.
 
-        `tell` gets each change, and now and then what has not changed, to be explained. A service that is away is waited for: what it accepted goes on when it is back.
+        `tell` gets each change, and now and then what has not changed, to be explained. A service that is away is waited
+        for: what it accepted goes on when it is back.
         """
         clock = time.monotonic  # noqa: TID251 (a person waits here; nothing else is decided by it)
         deadline = None if seconds is None else clock() + seconds

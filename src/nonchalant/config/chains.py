@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeVar
-from urllib.parse import urlsplit
 
 from nonchalant.config.settings import (
     ChainSettings,
@@ -20,7 +19,7 @@ from nonchalant.errors import BadSettings
 from nonchalant.fees import FeeRules
 from nonchalant.model import Millis, Speed, Wei
 from nonchalant.policy import DEFAULT_BUMP_AFTER, Blocks
-from nonchalant.secret import Secret, parse_secret
+from nonchalant.secret import Secret, host_of, parse_secret
 from nonchalant.tables import (
     Found,
     Table,
@@ -71,7 +70,7 @@ def _endpoint(found: Found) -> EndpointSettings:
 
 def _named(endpoints: tuple[EndpointSettings, ...]) -> tuple[EndpointSettings, ...]:
     """Hosts that are there more than once are numbered."""
-    hosts = [_host(endpoint.url) for endpoint in endpoints]
+    hosts = [host_of(endpoint.url) for endpoint in endpoints]
     numbered = [
         f"{host}#{hosts[:i].count(host) + 1}" if hosts.count(host) > 1 else host for i, host in enumerate(hosts)
     ]
@@ -79,14 +78,6 @@ def _named(endpoints: tuple[EndpointSettings, ...]) -> tuple[EndpointSettings, .
         EndpointSettings(endpoint.name or name, endpoint.url)
         for endpoint, name in zip(endpoints, numbered, strict=True)
     )
-
-
-def _host(url: str) -> str:
-    """Host and port: what comes before and after them may be a secret."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    host = f"[{host}]" if ":" in host else host
-    return host if parts.port is None else f"{host}:{parts.port}"
 
 
 def _finality(found: Found) -> Literal["tag"] | int:

@@ -39,7 +39,7 @@ class Call:
     body_seconds: float
     parts: Sequence[str] = ()
 
-    def query(self) -> list[tuple[str, str]]:
+    def _query(self) -> list[tuple[str, str]]:
         try:
             return parse_qsl(
                 self.scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=MAX_PARAMETERS
@@ -50,7 +50,7 @@ class Call:
     def only(self, known: Iterable[str]) -> dict[str, str]:
         """The query's parameters; `BadRequest` for one that is unknown or there twice."""
         given: dict[str, str] = {}
-        for name, value in self.query():
+        for name, value in self._query():
             if name not in known:
                 names = ", ".join(known)
                 raise BadRequest(f"unknown parameter{f'; known here: {names}' if names else ''}", field=name)

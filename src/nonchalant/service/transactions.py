@@ -6,15 +6,17 @@ import asyncio
 from dataclasses import replace
 from typing import Final
 
+from nonchalant.asking import OWNER_SECONDS
 from nonchalant.errors import BadRequest, NotFound
 from nonchalant.fees import FeeRules
 from nonchalant.model import Transaction, TxId
-from nonchalant.scalars import parse_number
+from nonchalant.scalars import LARGEST_NUMBER, parse_number
 from nonchalant.service.front import Front
 from nonchalant.service.http import Answer, Call, Gone
 from nonchalant.views import EventsView, TransactionsView, TransactionView, show_event, show_transaction
 from nonchalant.waiting_for import NOTHING_KNOWN
 from nonchalant.wire import (
+    FILTERS,
     parse_bump,
     parse_filter,
     parse_nothing,
@@ -28,8 +30,6 @@ from nonchalant.wire import (
 LONGEST_WAIT: Final = 60.0
 # Another node may have made the change: look again, whether or not somebody here was told.
 LOOK_AGAIN: Final = 1.0
-# How long the lane's owner may take to say yes or no to a wish; after that the caller learns it from the transaction.
-OWNER_SECONDS: Final = 5.0
 
 
 async def post_transaction(front: Front, call: Call) -> Answer:
@@ -53,7 +53,7 @@ async def get_transaction(front: Front, call: Call) -> Answer:
     given = call.only(("wait", "after"))
     (tx_id,) = call.parts
     patience = _seconds(given.get("wait", "0"))
-    after = parse_number(given["after"], "after", 2**63 - 1) if "after" in given else None
+    after = parse_number(given["after"], "after", LARGEST_NUMBER) if "after" in given else None
     tx = await _find(front, tx_id)
     if patience > 0 and not _has_moved(tx, after):
         with front.place_to_wait():
@@ -62,7 +62,7 @@ async def get_transaction(front: Front, call: Call) -> Answer:
 
 
 async def list_transactions(front: Front, call: Call) -> Answer:
-    wanted = parse_filter(call.query())
+    wanted = parse_filter(call.only(FILTERS))
     store = front.node.store
     found = await store.transactions(wanted)
     attempts = await store.attempts([tx.id for tx in found])

@@ -18,10 +18,11 @@ import msgspec
 import structlog
 from yarl import URL
 
-from nonchalant.chain.evm.rpc import UNDECODABLE, endpoint_names
+from nonchalant.chain.evm.rpc import UNDECODABLE
 from nonchalant.errors import Unreachable
 from nonchalant.model import Market, Speed, Wei
 from nonchalant.ports import Clock
+from nonchalant.secret import host_of
 
 log = structlog.get_logger()
 
@@ -93,7 +94,7 @@ class HttpOracle:
         most: Wei = HIGHEST,
         timeout: float,
     ) -> None:
-        [self.name] = endpoint_names([url])
+        self.name = host_of(url)
         self._url = URL(url)
         self._paths = paths
         self._decimals = decimals

@@ -44,21 +44,6 @@ Reply = bytes | NodeRefused | Unreachable
 """The undecoded result, or why there is none."""
 
 
-def endpoint_names(urls: Sequence[str]) -> list[str]:
-    """What to call endpoints in logs: host and port, numbered where they repeat; nothing that could be a secret."""
-    hosts = [_host(url) for url in urls]
-    return [
-        f"{host}#{hosts[: index + 1].count(host)}" if hosts.count(host) > 1 else host
-        for index, host in enumerate(hosts)
-    ]
-
-
-def _host(url: str) -> str:
-    parsed = _parsed(url)
-    host = f"[{parsed.host}]" if ":" in (parsed.host or "") else parsed.host
-    return f"{host}:{parsed.explicit_port}" if parsed.explicit_port else f"{host}"
-
-
 def _parsed(url: str) -> URL:
     try:
         parsed = URL(url)
