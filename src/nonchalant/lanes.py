@@ -67,8 +67,8 @@ class Lane:
         return self.count if recorded is None else max(recorded, self.count)
 
     def transaction_of(self, slot: Slot) -> Transaction | None:
-        """None for a filler, and for a nonce that is reserved."""
-        return None if slot.tx_id is None else self.transactions[slot.tx_id]
+        """None for a filler, for a nonce that is reserved, and for what the store has lost."""
+        return None if slot.tx_id is None else self.transactions.get(slot.tx_id)
 
     def is_consumed(self, slot: Slot) -> bool:
         """Whether the head shows the nonce used, by us or by anybody."""

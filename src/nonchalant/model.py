@@ -114,6 +114,11 @@ class Payload:
         return Payload(to=address)
 
     @property
+    def is_known(self) -> bool:
+        """False for what stands in for one that cannot be read: nobody can ask for a contract without its code."""
+        return self.to is not None or bool(self.data)
+
+    @property
     def deed(self) -> str:
         """What it does, whatever it costs: equal for payloads that do the same."""
         return deed_of(self.to, self.value, self.data)

@@ -384,7 +384,7 @@ def supersede_doubt(tx: Transaction, consumer: Executed | None, *, quarantined: 
             f"{consumer.hash} did the same from this account; release it if it should happen twice, else cancel it",
             now,
         )
-    if quarantined:
+    if quarantined or not all(payload.is_known for payload in (*tx.earlier, tx.payload)):
         return Attention(
             "store_lost_commits",
             "its slot was consumed by an attempt this store does not know; check the chain, then release it or cancel it",

@@ -166,8 +166,10 @@ def _mark(desk: Desk, work: Work, slot: Slot, mark: tuple[str, str]) -> None:
             work.move(tx, lifecycle.Marked(Attention(*mark, work.at)))
         return
     reason = f"nonce {slot.nonce}: {mark[1]}"
-    code = RESERVATION_MARK if slot.kind is SlotKind.RESERVATION else FILLER_MARK
-    work.note_lane(Attention(code, reason, work.at))
+    if slot.kind is SlotKind.RESERVATION:
+        work.note_lane(Attention(RESERVATION_MARK, reason, work.at))
+    else:
+        work.note_lane(Attention(FILLER_MARK, reason, work.at))
 
 
 def _can_pay(desk: Desk, slot: Slot, tx: Transaction | None, gas: int, offer: Fees) -> bool:

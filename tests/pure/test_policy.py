@@ -505,6 +505,13 @@ def test_in_quarantine_whatever_consumed_the_slot_the_transaction_is_held() -> N
         assert hold.code == "store_lost_commits"
 
 
+def test_a_payload_that_cannot_be_read_may_be_what_consumed_the_slot() -> None:
+    for tx in (a_transaction(payload=Payload(to=None)), a_transaction(earlier=(Payload(to=None),))):
+        hold = supersede_hold(tx, OTHER, quarantined=False, by_depth=False, now=9)
+        assert hold is not None
+        assert hold.code == "store_lost_commits"
+
+
 def test_a_transaction_whose_slot_a_stranger_took_may_go_again() -> None:
     assert supersede_hold(a_transaction(), OTHER, quarantined=False, by_depth=False, now=9) is None
     assert supersede_hold(a_transaction(), None, quarantined=False, by_depth=False, now=9) is None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from nonchalant.model import Attempt, Change, Event, LaneKey, Lease, TxId
+from nonchalant.model import Attempt, Change, Event, LaneKey, Lease, Receipt, Transaction, TxId
 from nonchalant.ports import LaneWork, Loaded
 from nonchalant.store import rows
 from nonchalant.store.legible import Legible
@@ -75,16 +75,22 @@ def load(lease: Lease, legible: Legible) -> Procedure[Loaded]:
         for row in (yield from ask("load_transactions", **lane))
     }
     slots = [
-        legible.slot(
-            row,
-            attempts.get(row["nonce"], ()),
-            transactions[row["tx_id"]].receipt if row["tx_id"] else legible.filler_receipt(row),
-        )
+        legible.slot(row, attempts.get(row["nonce"], ()), _receipt_at(row, transactions, legible))
         for row in (yield from ask("load_slots", **lane))
     ]
     [record] = yield from ask("load_lane", **lane)
     strangers = [rows.stranger(row) for row in (yield from ask("load_strangers", **lane))]
     return Loaded(rows.lane_record(record), slots, list(transactions.values()), strangers, at)
+
+
+def _receipt_at(row: rows.Row, transactions: Mapping[TxId, Transaction], legible: Legible) -> Receipt | None:
+    """Where a slot was executed: a transaction's stands in its own row, which may be missing."""
+    if row["tx_id"] is None:
+        return legible.filler_receipt(row)
+    if row["tx_id"] not in transactions:
+        legible.warn("tx", row["tx_id"])
+        return None  # the owner finds it on the chain again
+    return transactions[row["tx_id"]].receipt
 
 
 def commit(change: Change, lease: Lease) -> Procedure[None]:

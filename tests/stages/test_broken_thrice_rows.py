@@ -1,0 +1,53 @@
+"""Found by a third adversary: rows that are gone, and rows of which nobody can tell what they asked for."""
+
+import pytest
+
+from nonchalant.model import State, Transaction
+from tests.lessons import lesson
+from tests.stages.rig import Rig, staged
+from tests.stages.test_poison import settles, spoil
+
+
+def remove(rig: Rig, table: str, tx: Transaction) -> None:
+    """Past every trigger, as a faulty disk or hand would."""
+    triggers = rig.database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+    for trigger in triggers:
+        rig.database.execute(f"DROP TRIGGER {trigger['name']}")
+    name = "id" if table == "transactions" else "tx_id"
+    rig.database.execute(f"DELETE FROM {table} WHERE {name} = ?", (tx.id,))
+    for trigger in triggers:
+        rig.database.execute(trigger["sql"])
+
+
+@lesson("poisonous-row")
+@pytest.mark.parametrize("when", [State.SENT, State.MINED])
+@pytest.mark.parametrize("table", ["transactions", "attempts", "slots"])
+@staged()
+async def test_a_row_that_is_gone_stops_nothing_but_itself(rig: Rig, table: str, when: State) -> None:
+    for event in ("lane.poisoned", "tx.set_aside"):
+        rig.tolerate(event)  # it cannot be written any more, and is left aside
+    before, bad = await rig.submit_all(["before", "bad"])
+    await rig.reaches(bad, State.SENT)
+    if when is State.MINED:
+        await rig.mine()
+        await rig.reaches(bad, State.MINED)
+    await rig.stop(rig.node)
+    remove(rig, table, bad)
+    await rig.start_node()
+    after = await rig.submit("after")
+    await settles(rig, before, after, blocks=30)
+
+
+@staged()
+async def test_what_may_have_done_what_nobody_can_read_is_left_to_a_person(rig: Rig) -> None:
+    """To call it queued, or to have it sent anew, would pay twice: its twin has used its nonce."""
+    tx = await rig.submit("pay")
+    await rig.reaches(tx, State.SENT)
+    await rig.stop(rig.node)
+    spoil(rig, "transactions", "payload", "{", tx)
+    rig.intrude_as(rig.sent("pay")[0])
+    await rig.start_node()
+    await rig.mine(12)
+    row = rig.database.execute("SELECT state, held, attention FROM transactions WHERE id = ?", (tx.id,)).fetchone()
+    assert (row["state"], row["held"]) == ("queued", 1)
+    assert "store_lost_commits" in row["attention"]
