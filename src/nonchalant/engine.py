@@ -12,31 +12,29 @@ from functools import partial
 
 import structlog
 
-from nonchalant import heads, lifecycle, reconcile
+from nonchalant import reconcile, same_chain, troubles
 from nonchalant.asking import Asking
 from nonchalant.assign import assign
 from nonchalant.attend import attend
 from nonchalant.broadcast import broadcast
 from nonchalant.cluster import Cluster
-from nonchalant.desk import ASIDE_MARK, BEHIND_MARK, BROKEN_MARK, HALTED_MARK, TROUBLE_MARK, Desk, LaneRules
+from nonchalant.desk import BEHIND_MARK, HALTED_MARK, Desk, LaneRules
 from nonchalant.errors import (
     LeaseLost,
     NodeRefused,
     NonchalantError,
     Poisoned,
-    RowMoved,
-    StoreUnavailable,
     Unreachable,
 )
 from nonchalant.follow import Follower
 from nonchalant.grant import grant
 from nonchalant.housekeeping import RETENTION, Housekeeping
 from nonchalant.lanes import Lane
-from nonchalant.model import Attention, BlockRef, LaneKey, Lease, Millis, Mode, State
+from nonchalant.model import Attention, LaneKey, Lease, Millis, Mode
 from nonchalant.notify import Notifier
-from nonchalant.poison import CAREFUL, WORLDLY, Strikes, subject_of
+from nonchalant.poison import CAREFUL, WORLDLY, Strikes
 from nonchalant.ports import Adviser, Chain, Clock, Entropy, Signer, Sink, Store
-from nonchalant.rescue import FILLING, rescue
+from nonchalant.rescue import rescue
 from nonchalant.settle import settle
 from nonchalant.tend import tend
 from nonchalant.waiting import nap
@@ -73,17 +71,8 @@ LINGER_SECONDS = 5.0
 REST_SECONDS = 0.5
 LONGEST_REST_SECONDS = 30.0
 
-# After so many errors in a row people are told.
-RESTARTS_BEFORE_A_MARK = 4
-
 # How long the granting of what a hook wants is waited for, beside the lane's work.
 ANSWER_SECONDS = 10.0
-
-# How soon a mark is tried again that could not be written.
-TELL_AGAIN: Millis = 30_000
-
-# How long a stage may wait for the chain before people are told.
-LONGEST_WAIT: Millis = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,22 +321,22 @@ class Engine:
         desk = await self._sit_down(lease, follower, strikes)
         try:
             await self._take_over(desk, follower)
-            await self._tell_broken(desk)
+            await troubles.tell_broken(desk)
             began = self._clock.monotonic()
             idle_since: float | None = None
             while not (self._stopped.is_set() or desk.handed_over):
                 was_halted = desk.is_halted
-                await self._tell_aside(desk)
+                await troubles.tell_aside(desk)
                 await self._round(desk, follower)
                 if desk.clock.monotonic() - began > LONGEST_REST_SECONDS:
-                    await self._tell_recovery(desk)
+                    await troubles.tell_recovery(desk)
                 if desk.retired or (was_halted and not desk.is_halted):
                     return  # to be read anew: what was known before does not count
                 now = self._clock.monotonic()
                 if self._is_idle(desk):
                     idle_since = now if idle_since is None else idle_since
                     if now - idle_since >= LINGER_SECONDS:
-                        await self._tell_recovery(desk)
+                        await troubles.tell_recovery(desk)
                         return
                 else:
                     idle_since = None
@@ -366,56 +355,6 @@ class Engine:
         if sending:
             await asyncio.wait(sending)
         await self._run(broadcast, desk)
-
-    async def _tell_recovery(self, desk: Desk) -> None:
-        """The lane has worked for a while: whatever failed before is over."""
-        work = desk.work()
-        desk.clear_mark(work, BROKEN_MARK)
-        await desk.commit(work)
-
-    async def _tell_broken(self, desk: Desk) -> None:
-        """Mark a lane that starts anew again and again."""
-        work = desk.work()
-        if desk.strikes.restarts >= RESTARTS_BEFORE_A_MARK:
-            reason = (
-                f"its work fails again and again ({desk.strikes.trouble}); it is tried every half minute, see the log"
-            )
-            work.mark_lane(Attention(BROKEN_MARK, reason, work.at))
-        await desk.commit(work)
-
-    async def _tell_aside(self, desk: Desk) -> None:
-        """Mark what a stage leaves aside from now on; what is queued leaves the line. What cannot be marked now is later."""
-        if desk.is_halted or desk.retired:
-            return
-        strikes, work = desk.strikes, desk.work()
-        slots = {subject_of(slot) for slot in desk.lane.slots.values()}
-        strikes.look_again(desk.ticks(), slots | {FILLING})
-        if not any(desk.lane.transactions.get(subject) is None for _, subject in strikes.aside):
-            desk.clear_mark(work, ASIDE_MARK)
-            await desk.commit(work)
-        if desk.ticks() < desk.tell_after:
-            return
-        for subject, reason in list(strikes.untold.items()):
-            log.error("tx.set_aside", lane=str(desk.key), subject=subject, reason=reason)
-            try:
-                await self._set_aside(desk, subject, reason)
-            except (RowMoved, StoreUnavailable) as error:
-                log.warning("mark.failed", lane=str(desk.key), subject=subject, reason=str(error))
-                desk.tell_after = desk.ticks() + TELL_AGAIN
-            else:
-                del strikes.untold[subject]
-
-    async def _set_aside(self, desk: Desk, subject: str, reason: str) -> None:
-        work = desk.work()
-        mark = Attention(ASIDE_MARK, f"{reason}; the others go on. See the log, then cancel it or release it", work.at)
-        tx = desk.lane.transactions.get(subject) or await desk.store.transaction(subject)
-        if tx is None:
-            work.mark_lane(mark)
-        elif tx.live and not tx.held:
-            work.move(tx, lifecycle.Held(mark) if tx.state is State.QUEUED else lifecycle.Marked(mark))
-        await desk.commit(work)
-        if tx is not None and tx.state is State.QUEUED:
-            desk.strikes.forgive(subject)  # it is out of the line until somebody releases it
 
     async def _sit_down(self, lease: Lease, follower: Follower, strikes: Strikes) -> Desk:
         loaded = await self._store.load(lease)
@@ -442,32 +381,11 @@ class Engine:
         self.desks[desk.key] = desk
         return desk
 
-    async def _tell_trouble(self, desk: Desk, follower: Follower) -> None:
-        """Mark a lane whose chain cannot be followed, for as long as that lasts; a mark that is there says more.
-
-        One that was reset is begun anew, once somebody has resumed the lane.
-        """
-        if desk.retired:
-            return
-        work, trouble = desk.work(), follower.lasting_trouble or desk.lasting_wait(LONGEST_WAIT)
-        if trouble is not None and follower.is_behind:
-            work.mark_lane(Attention(BEHIND_MARK, trouble, work.at))
-        elif trouble is not None:
-            work.note_lane(Attention(TROUBLE_MARK, trouble, work.at))
-        elif follower.trouble is None and not desk.waits:
-            desk.clear_mark(work, TROUBLE_MARK)
-        await desk.commit(work)
-        if trouble is not None and follower.behind_since is not None and desk.orders_due:
-            desk.orders_due = False
-            if await self._is_resumed(desk, follower.behind_since):
-                log.warning("chain.begun_anew", chain=follower.chain.chain_id, lane=str(desk.key))
-                follower.start_over()
-
     async def _take_over(self, desk: Desk, follower: Follower) -> None:
         """Before anything else: what does the chain say of this account?"""
         while not (self._stopped.is_set() or desk.retired):
             try:
-                await self._check_chain(desk)
+                await same_chain.check(desk)
                 if desk.is_halted:
                     return
                 await desk.see_account()
@@ -478,68 +396,15 @@ class Engine:
                 return
             except (Unreachable, NodeRefused) as error:
                 log.info("lane.waits_for_chain", lane=str(desk.key), reason=str(error))
-                await self._tell_trouble(desk, follower)
+                await troubles.tell_trouble(desk, follower)
                 desk.check_lease()
                 await nap(self._clock, desk.wake, TICK_SECONDS)
-
-    async def _check_chain(self, desk: Desk) -> None:
-        """Whether what was final here is still on the chain: another one under the same name must not be sent to."""
-        desk.control = (await self._store.orders(desk.key)).control
-        if desk.is_halted:
-            return
-        record, head = desk.lane.record, desk.head
-        if record.seen_hash is None:
-            return
-        seen = BlockRef(record.seen_block, record.seen_hash)
-        if seen.number > head.final.number:
-            if head.has(seen) or await self._is_believed(desk):
-                return
-            reason = f"the chain is behind block {seen.number}, which was final here; if it was reset, resume the lane"
-            work = desk.work()
-            work.mark_lane(Attention(BEHIND_MARK, reason, work.at))
-            await desk.commit(work)
-            raise Unreachable(reason)
-        if await self._is_denied(desk, seen):
-            reason = f"block {seen.number} was final and is not on the chain any more"
-            await self._store.halt(desk.key.chain_id, reason)
-            desk.control = replace(desk.control, mode=Mode.HALTED, reason=reason)
-
-    async def _is_denied(self, desk: Desk, seen: BlockRef) -> bool:
-        """Whether the chain has another block in this one's place. A block that nobody has any more denies nothing."""
-        if desk.head.has(seen):
-            return False
-        answers = await desk.eyes.ask_everyone(lambda endpoint: endpoint.block(seen.number))
-        named = [block.hash for block in answers if block is not None]
-        if not named or seen.hash in named:
-            return False
-        if len(named) < heads.quorum(len(desk.chain.endpoints)):
-            raise Unreachable(f"too few endpoints say what block {seen.number} is")
-        return True
-
-    async def _is_resumed(self, desk: Desk, behind_since: float) -> bool:
-        """Whether somebody opened the lane while its chain was behind: who does so takes the chain as it is.
-
-        What is on record of the lane does not tell: of one that was never worked, nothing is.
-        """
-        control = (await self._store.orders(desk.key)).control
-        return control.mode is Mode.OPEN and control.since >= int(behind_since * 1000) + desk.store_ahead
-
-    async def _is_believed(self, desk: Desk) -> bool:
-        """Whether somebody opened the lane since it was loaded, which forgets what was final before: the chain counts.
-
-        Asked only of one of which that was on record when it was loaded.
-        """
-        summary = await self._store.lane(desk.key)
-        if summary is None or summary.record.seen_hash is not None:
-            return False
-        desk.lane.record = replace(desk.lane.record, seen_hash=None)
-        return True
 
     async def _round(self, desk: Desk, follower: Follower) -> None:
         if follower.halted is not None or desk.is_halted:
             await self._stand_still(desk, follower)
             return
-        await self._tell_trouble(desk, follower)
+        await troubles.tell_trouble(desk, follower)
         if follower.trouble is None and not desk.retired:
             work = desk.work()
             desk.clear_mark(work, BEHIND_MARK)
