@@ -36,12 +36,6 @@ NOWHERE = "0x" + "77" * 32
 
 
 @pytest.fixture
-async def node() -> AsyncIterator[Anvil]:
-    async with running() as anvil:
-        yield anvil
-
-
-@pytest.fixture
 async def endpoint(node: Anvil) -> AsyncIterator[EvmEndpoint]:
     made = at(node.url)
     yield made

@@ -13,7 +13,7 @@ from nonchalant.chain.evm.endpoints import EvmEndpoint
 from nonchalant.chain.evm.reverts import parse_abi
 from nonchalant.errors import NodeRefused, Unreachable
 from nonchalant.model import BlockRef, Draft, Fees, LaneKey, Payload
-from tests.anvil import ADDRESSES, CHAIN_ID, Anvil, running
+from tests.anvil import ADDRESSES, CHAIN_ID, Anvil
 
 ALICE, BOB = ADDRESSES[0], ADDRESSES[1]
 TARGET = "0x" + "ee" * 20
@@ -48,12 +48,6 @@ ABI = json.dumps(
     )
 )
 IN_WORDS = "execution reverted: InsufficientBalance(available: 7, required: 9)"
-
-
-@pytest.fixture
-async def node() -> AsyncIterator[Anvil]:
-    async with running() as anvil:
-        yield anvil
 
 
 @pytest.fixture
