@@ -193,8 +193,11 @@ class Asking:
         return Control(mode, reason, self._clock.now())
 
     async def cancel_all(self, lane: LaneKey) -> int:
-        """Cancel everything that is live; how many were asked for."""
-        asked, before = 0, None
+        """Cancel everything that is live; how many were asked for.
+
+        `MayHaveRun` if that cannot be asked for all of it now; what could be is cancelled all the same.
+        """
+        asked, undecided, before = 0, 0, None
         while True:
             page = await self._store.transactions(
                 Filter(chain_id=lane.chain_id, sender=lane.address, live=True, before=before, limit=PAGE)
@@ -203,11 +206,19 @@ class Asking:
                 try:
                     await self.cancel(tx.id)
                     asked += 1
-                except (TooLate, NotFound, MayHaveRun):
-                    pass  # it ended meanwhile, or nobody can say yet whether it did
+                except (TooLate, NotFound):
+                    pass  # it ended meanwhile
+                except MayHaveRun:
+                    undecided += 1
             if len(page) < PAGE:
-                return asked
+                break
             before = page[-1].place
+        if undecided:
+            raise MayHaveRun(
+                f"{asked} were asked for; of {undecided} more nobody can say yet whether they ran: the store lost commits, and "
+                "the lane is being compared with the chain; ask again"
+            )
+        return asked
 
     async def of_lane(self, lane: LaneKey, act: OfLane, seconds: float = PATIENCE_SECONDS) -> Reply:
         """Have the lane's owner do something, and wait for its answer.

@@ -51,7 +51,8 @@ class LaneHandle:
         return await self._asking.control(self.key, Mode.OPEN, reason)
 
     async def cancel_all(self) -> int:
-        """Cancel everything that is live; how many were asked for. The outcomes tell."""
+        """Cancel everything that is live; how many were asked for. The outcomes tell. `MayHaveRun` if of some nobody can
+        say yet whether they ran; the others are cancelled all the same."""
         return await self._asking.cancel_all(self.key)
 
     # the manual tools

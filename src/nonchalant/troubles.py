@@ -87,12 +87,15 @@ async def tell_aside(desk: Desk) -> None:
 
 async def _set_aside(desk: Desk, subject: str, reason: str) -> None:
     work = desk.work()
-    mark = Attention(ASIDE_MARK, f"{reason}; the others go on. See the log, then cancel it or release it", work.at)
     tx = desk.lane.transactions.get(subject) or await desk.store.transaction(subject)
     if tx is None:
-        work.mark_lane(mark)
+        work.mark_lane(Attention(ASIDE_MARK, f"{subject}: {reason}; the transactions go on", work.at))
+    elif tx.live and tx.state is not State.QUEUED:
+        told = f"{reason}; it is sent as it was signed. See the log, then bump it, replace it or cancel it"
+        work.move(tx, lifecycle.Marked(Attention(ASIDE_MARK, told, work.at)))
     elif tx.live and not tx.held:
-        work.move(tx, lifecycle.Held(mark) if tx.state is State.QUEUED else lifecycle.Marked(mark))
+        told = f"{reason}; the others go on. See the log, then release it, replace it or cancel it"
+        work.move(tx, lifecycle.Held(Attention(ASIDE_MARK, told, work.at)))
     await desk.commit(work)
     if tx is not None and tx.state is State.QUEUED:
         desk.strikes.forgive(subject)  # it is out of the line until somebody releases it
