@@ -3,7 +3,8 @@
     python -m tests.long --hours 2
 
 It goes round: every scenario on anvil and storms of them, simulated histories (new seeds each time), `kill -9` at crash
-points, a mutant from scratch, and 1,000 transactions under twenty kills. It stops at the first failure, says how to see
+points, a mutant from scratch, and 1,000 transactions under twenty kills; and, once for as long as the model stays as it
+is, the model's larger bounds. It stops at the first failure, says how to see
 it again, and leaves the state as it is, so that the next run begins with what failed.
 """
 
@@ -22,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 from pathlib import Path
 
 from nonchalant.testing.crashpoints import Point
@@ -30,6 +32,8 @@ from tests.anvil import ROOT
 from tests.e2e import kills
 from tests.e2e.crashes import Story, survive
 from tests.e2e.scenarios import storm as storms
+from tests.model.plan import MODEL, runs
+from tests.model.tlc import check
 
 STATE = ROOT / ".make" / "long.json"
 
@@ -64,6 +68,7 @@ class Reached:
     storms: int = 0
     storm_transactions: int = 0
     storm_reorgs: int = 0
+    models: dict[str, str] = field(default_factory=dict)  # of each larger configuration, what it was when all held
     seconds: float = 0.0
 
     def lines(self) -> list[str]:
@@ -73,6 +78,7 @@ class Reached:
             f"{self.crashes} times kill -9 at a crash point, all {self.crash_histories} histories exact on the chain",
             f"{self.scenarios} scenarios on anvil behind the fault proxy, chain and store equal after each",
             f"{self.storm_transactions} transactions in {self.storms} storms with {self.storm_reorgs} reorgs, the same",
+            f"every state of {len(self.models)} larger configurations of the model",
             f"{self.killed_transactions} transactions under {self.kills} kills, each executed once",
             f"{self.seconds / 3600:.2f} hours in all",
         ]
@@ -223,7 +229,26 @@ def storm(reached: Reached, left: Callable[[], float]) -> None:
         reached.storm_reorgs += figures.acts["reorg"]
 
 
-ROUND = (play, storm, simulate, crash, mutate, simulate, crash, mutate, simulate, kill)
+def model(reached: Reached, left: Callable[[], float]) -> None:
+    """The next configuration of the model that is too large for `make test`, and has not been looked at as it is now."""
+    spec = MODEL / "Lane.tla"
+    for run in runs(MODEL):
+        config = run.config(MODEL)
+        digest = sha256(spec.read_bytes() + config.encode()).hexdigest()
+        if not run.is_long or reached.models.get(str(run)) == digest:
+            continue
+        with tempfile.TemporaryDirectory(prefix="model-") as folder:
+            verdict = check(spec, config, Path(folder) / "run", seconds=left())
+        if verdict.late:
+            return
+        complaint = run.complaint(verdict)
+        if complaint is not None:
+            raise Failed(f"the model, {run}: {complaint}\n{verdict.trouble}")
+        reached.models[str(run)] = digest
+        return
+
+
+ROUND = (model, play, storm, simulate, crash, mutate, simulate, crash, mutate, simulate, kill)
 
 
 def run(hours: float) -> None:

@@ -31,6 +31,7 @@ Rules == {
     "blocks read",     \* nobody concludes from a missing receipt that something did not run
     "all watched",     \* every attempt of a slot is looked for, not only the newest
     "wanted only",     \* once something is cancelled, only what cancels it is sent
+    "nonce closed",    \* and that is signed, whatever else happens
     "sent again",      \* whoever takes a lane over sends what it finds signed
     "filled"           \* a hole below something signed is closed without new traffic
 }
@@ -69,7 +70,7 @@ Idle == [do |-> "nothing"]
 NoDesk == [epoch |-> 0]
 
 Init ==
-    /\ lease = [epoch |-> 0, owner |-> Free]
+    /\ lease = [epoch |-> 0, owner |-> "nobody"]
     /\ lane = [slots |-> [k \in Nonces |-> Free], unwanted |-> {}, attempts |-> {}]
     /\ state = [t \in Txs |-> "queued"]
     /\ late = {}
@@ -91,7 +92,8 @@ Take(n) ==
     /\ desk' = [desk EXCEPT ![n] = SitDown(lease.epoch + 1)]
     /\ UNCHANGED <<lane, state, late, world, used>>
 
-\* Killed, stopped, or by its own clock too late: what a node knew of the lane is gone.
+\* Killed, stopped, or by its own clock too late: what a node knew of the lane is gone. Not in the last epoch, because
+\* somebody must be left to go on.
 StandUp(n) ==
     /\ desk[n] # NoDesk /\ lease.epoch < MaxEpoch
     /\ desk' = [desk EXCEPT ![n] = NoDesk]
@@ -149,7 +151,7 @@ Grant(n) ==
 Outbid(n) ==
     /\ Idling(n) /\ UNCHANGED used
     /\ LET l == desk[n].lane IN \E k \in l.unwanted :
-        k >= Count /\ ~Signed(l, k, "cancel") /\ Plan(n, "outbid", k, l.slots[k], "bound")
+        Holds("nonce closed") /\ k >= Count /\ ~Signed(l, k, "cancel") /\ Plan(n, "outbid", k, l.slots[k], "bound")
 
 Bump(n) ==
     /\ Idling(n) /\ UNCHANGED used
@@ -250,7 +252,8 @@ CancelQueued(t) ==
     /\ UNCHANGED <<lease, lane, late, desk, world, used>>
 
 -----------------------------------------------------------------------------
-(* Bytes. A node that does not know that it has lost the lane sends too: no store can refuse a packet.             *)
+(* Bytes. A node that does not know that it has lost the lane sends too: no store can refuse a packet. What every  *)
+(* node of the chain refuses is as good as never sent, and only the answers tell: see GiveBack.                    *)
 
 Known(d, a) == Holds("sent again") \/ a.epoch = d.epoch
 
@@ -297,6 +300,8 @@ Evict ==
     /\ UNCHANGED <<store, desk, chain, final>>
 
 -----------------------------------------------------------------------------
+(* All of it. Every bound is reached some day and nothing can be done twice, so no behaviour goes on for ever: it  *)
+(* is enough to demand that some progress is made while any is possible.                                           *)
 
 Progress ==
     \/ \E n \in Nodes :

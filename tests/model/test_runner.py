@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.model.__main__ import MODEL, check_all, omissions, runs
+from tests.model.__main__ import check_all
+from tests.model.plan import MODEL, omissions, runs
 from tests.model.tlc import check
 
 SPEC = r"""
@@ -114,8 +115,7 @@ def test_a_specification_that_cannot_be_read_is_told(toy: Path) -> None:
 def test_a_run_that_is_cut_short_is_not_called_exhaustive(toy: Path, tmp_path: Path) -> None:
     endless = CONFIG.replace("Most = 3", "Most = 900000000").replace("INVARIANTS Small", "")
     verdict = check(toy / "Lane.tla", endless, tmp_path / "run", seconds=3)
-    assert not verdict.exhaustive
-    assert verdict.violated is None
+    assert (verdict.late, verdict.exhaustive, verdict.violated) == (True, False, None)
 
 
 @pytest.mark.parametrize(
@@ -129,6 +129,15 @@ def test_a_run_that_is_cut_short_is_not_called_exhaustive(toy: Path, tmp_path: P
 def test_what_the_page_does_not_try_is_told(toy: Path, missing: str, told: list[str]) -> None:
     change(toy / "README.md", missing, "")
     assert omissions(toy, runs(toy)) == told
+
+
+def test_a_larger_configuration_is_known_as_such(toy: Path) -> None:
+    (toy / "larger").mkdir()
+    (toy / "larger" / "Huge.cfg").write_text(CONFIG)
+    assert omissions(toy, runs(toy)) == ["no row for Huge.cfg"]
+    change(toy / "README.md", "| Toy | 3 | nothing | 4 |", "| Toy | 3 | nothing | 4 |\n| Huge | 3 | nothing | 4 |")
+    assert omissions(toy, runs(toy)) == []
+    assert [str(run) for run in runs(toy) if run.is_long] == ["Huge"]
 
 
 def test_the_page_tries_all_of_our_model() -> None:

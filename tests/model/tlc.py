@@ -24,6 +24,7 @@ class Verdict:
 
     exhaustive: bool  # every state was looked at, and nothing was found
     violated: str | None  # the promise that does not hold, or `TEMPORAL`
+    late: bool = False  # it took too long, and was ended
     generated: int = 0
     distinct: int = 0
     depth: int = 0
@@ -66,10 +67,11 @@ def check(spec: Path, config: str, folder: Path, *, brief: bool = False, seconds
             timeout=seconds,
             cwd=folder,
         )
-        said = done.stdout + done.stderr
-    except subprocess.TimeoutExpired as late:
-        said = f"{(late.stdout or b'').decode()}\nnot done after {seconds:.0f} s"
-    return read(said, time.monotonic() - began)
+    except subprocess.TimeoutExpired:
+        return Verdict(
+            exhaustive=False, violated=None, late=True, seconds=seconds, said=f"not done after {seconds:.0f} s"
+        )
+    return read(done.stdout + done.stderr, time.monotonic() - began)
 
 
 def read(said: str, seconds: float) -> Verdict:
