@@ -1,9 +1,18 @@
 """The runner of the model must not be pleased by everything: on a small model with something wrong, it says what."""
 
+import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from nonchalant.asking import Asking
+from nonchalant.cluster import Cluster
+from nonchalant.desk import Desk
+from nonchalant.engine import Engine
+from nonchalant.lanes import Lane
+from nonchalant.model import Slot
+from nonchalant.ports import Store
 from tests.model.__main__ import check_all
 from tests.model.plan import MODEL, omissions, runs
 from tests.model.tlc import check
@@ -144,3 +153,13 @@ def test_the_page_tries_all_of_our_model() -> None:
     planned = runs(MODEL)
     assert len(planned) > 20
     assert omissions(MODEL, planned) == []
+
+
+def test_every_piece_of_code_that_the_page_names_exists() -> None:
+    classes = {one.__name__: one for one in (Asking, Cluster, Desk, Engine, Lane, Slot, Store)}
+    table = (MODEL / "README.md").read_text().partition("## What stands for what")[2].partition("\n## ")[0]
+    names = re.findall(r"`(\w+)\.(\w+)`", table)
+    assert len(names) > 20
+    for owner, name in names:
+        home = classes.get(owner) or import_module(f"nonchalant.{owner}")
+        assert hasattr(home, name), f"{owner}.{name}"
