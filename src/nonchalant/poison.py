@@ -31,7 +31,7 @@ T = TypeVar("T")
 STRIKES = 2
 
 # How long it does so before it tries once more.
-ASIDE_FOR: Millis = 600_000
+ASIDE_FOR: Millis = 900_000
 
 # How long a lane works one at a time after a failure that named nobody.
 CAREFUL: Millis = 60_000
