@@ -23,6 +23,7 @@ from nonchalant.errors import NonchalantError, NotFound
 from nonchalant.fees import FeeRules
 from nonchalant.intake import Intake
 from nonchalant.lane_views import LiveLane
+from nonchalant.leaving import Leaving
 from nonchalant.model import HELD_MARK, Fees, LaneKey, Millis, OnSuperseded, Request, Speed, Transaction, TxId
 from nonchalant.notify import Doorbells
 from nonchalant.parts import adviser_of, endpoints_of, engine_rules, quotes_of, signers_of
@@ -39,6 +40,13 @@ from nonchalant.wire import (
     parse_request,
     rules_of,
 )
+
+# How long each step of a shut-down may take; with the calls that are answered first, all of them less than the half
+# minute after which orchestrators kill. The engine's has room for a lane that hangs, and for handing the others over.
+INTAKE_SECONDS = 3.0
+ENGINE_SECONDS = 10.0
+CONNECTIONS_SECONDS = 1.0
+STORE_SECONDS = 3.0
 
 # Blocks above a mined transaction that are named; where finality is deeper, the first ones.
 MOST_ABOVE = 1_000
@@ -153,14 +161,14 @@ class Nonchalant:
             await engine.start()
             yield node
         finally:
-            await intake.close()
-            await engine.stop()
-            for endpoint in in_turn.from_iterable(endpoints.values()):
-                await endpoint.close()
-            for quoted in quotes.values():
-                if quoted is not None:
-                    await quoted.close()
-            await store.close()
+            leaving = Leaving(clock)
+            await leaving.step("intake", intake.close(), seconds=INTAKE_SECONDS)
+            await leaving.step("engine", engine.stop(), seconds=ENGINE_SECONDS)
+            closing = [one.close() for one in in_turn.from_iterable(endpoints.values())]
+            closing += [one.close() for one in quotes.values() if one is not None]
+            await leaving.step("connections", asyncio.gather(*closing), seconds=CONNECTIONS_SECONDS)
+            await leaving.step("store", store.close(), seconds=STORE_SECONDS)
+            leaving.over()
 
     # for those who embed it
 

@@ -37,7 +37,7 @@ from nonchalant.ports import Adviser, Chain, Clock, Entropy, Signer, Sink, Store
 from nonchalant.rescue import rescue
 from nonchalant.settle import settle
 from nonchalant.tend import tend
-from nonchalant.waiting import nap
+from nonchalant.waiting import nap, within
 from nonchalant.watch import watch
 
 log = structlog.get_logger()
@@ -67,6 +67,10 @@ TICK_SECONDS = 1.0
 # How long an idle lane is kept, in case there is more to send.
 LINGER_SECONDS = 5.0
 
+# How long the sends under way are waited for when this node stops, and tasks that were told to end.
+HANG_UP_SECONDS = 2.0
+CANCEL_SECONDS = 1.0
+
 # After an error a lane rests, longer each time, before it is loaded anew.
 REST_SECONDS = 0.5
 LONGEST_REST_SECONDS = 30.0
@@ -85,7 +89,7 @@ class ChainRules:
 class EngineRules:
     lease_seconds: float = 10.0
     sweep_seconds: float = 1.0
-    drain_seconds: float = 10.0
+    drain_seconds: float = 5.0
     retention: Millis = RETENTION  # how long what has ended is kept
     chains: Mapping[int, ChainRules] = field(default_factory=dict)
     lanes: Mapping[LaneKey, LaneRules] = field(default_factory=dict)
@@ -145,22 +149,17 @@ class Engine:
         self._stopped.set()
         for desk in self.desks.values():
             desk.wake.set()
-        await self._settle_tasks(list(self._workers.values()), self._rules.drain_seconds)
-        for task in self._services:
+        workers = dict(self._workers)
+        await within(self._clock, self._rules.drain_seconds, list(workers.values()))
+        late = {lane: task for lane, task in workers.items() if not task.done()}
+        if late:
+            log.warning("lanes.cut_short", lanes=[str(lane) for lane in late])
+        ending = [*late.values(), *self._services]
+        for task in ending:
             task.cancel()
-        await self._settle_tasks(self._services, self._rules.drain_seconds)
+        # One that does not end is left: what it still wants to write, the store refuses.
+        await within(self._clock, CANCEL_SECONDS, ending)
         await self.cluster.leave()
-
-    async def _settle_tasks(self, tasks: list[asyncio.Task[None]], seconds: float) -> None:
-        if not tasks:
-            return
-        deadline = asyncio.ensure_future(self._clock.sleep(seconds))
-        everyone = asyncio.ensure_future(asyncio.wait(tasks))
-        await asyncio.wait([deadline, everyone], return_when=asyncio.FIRST_COMPLETED)
-        deadline.cancel()
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait([everyone])
 
     def poke(self, lane: LaneKey) -> None:
         """Something was accepted for this lane. A poke may be lost: the sweep finds the work all the same."""
@@ -352,8 +351,7 @@ class Engine:
     async def _hang_up(self, desk: Desk) -> None:
         """Let the sends under way end, and record what they said."""
         sending = [outlet.task for outlet in desk.outlets.values() if outlet.task is not None]
-        if sending:
-            await asyncio.wait(sending)
+        await within(self._clock, HANG_UP_SECONDS, sending)
         await self._run(broadcast, desk)
 
     async def _sit_down(self, lease: Lease, follower: Follower, strikes: Strikes) -> Desk:

@@ -472,4 +472,8 @@ def test_serve_stops_cleanly_and_says_what_it_does(node: Dev, tmp_path: Path) ->
     process.terminate()
     _, rest = process.communicate(timeout=30)
     assert process.returncode == 0
-    assert json.loads(rest.splitlines()[-1])["event"] == "service.stopped"
+    assert [json.loads(line)["event"] for line in rest.splitlines()[-3:]] == [
+        "service.stopping",
+        "shutdown.done",
+        "service.stopped",
+    ]

@@ -24,6 +24,13 @@ from nonchalant.devchain import Anvil, Home
 from nonchalant.errors import BadSettings
 from nonchalant.service import server
 from nonchalant.store.sqlite import SqliteStore
+from nonchalant.waiting import within
+
+# How long a node may take to stop: the calls under way, then `app`'s steps. Orchestrators kill after half a minute.
+STOP_SECONDS = 29.0
+
+# How long the local chain may take before people are told what is waited for.
+TELL_SECONDS = 2.0
 
 
 def serve(config: Path | None) -> None:
@@ -39,7 +46,7 @@ def dev(*, port: int, chain_port: int, folder: Path, block_time: float, fresh: b
 
 async def _serve(settings: Settings) -> None:
     log = structlog.get_logger()
-    with server.until_signalled() as stop, server.bind(settings.listen) as listening:
+    with server.until_signalled(STOP_SECONDS) as stop, server.bind(settings.listen) as listening:
         async with Nonchalant.open(settings) as node:
             log.info("service.listening", at=server.url_of(listening), lanes=len(node.known_lanes))
             await server.serve(node, listening, stop)
@@ -53,7 +60,7 @@ async def _dev(*, port: int, chain_port: int, folder: Path, block_time: float, f
         devchain.require_free(port, "--port")
     with (
         devchain.locked(folder) as home,
-        server.until_signalled() as stop,
+        server.until_signalled(STOP_SECONDS + devchain.STOP_SECONDS) as stop,
         server.bind(Listen("127.0.0.1", port)) as listening,
     ):
         await _make_consistent(home, fresh=fresh)
@@ -70,7 +77,7 @@ async def _dev(*, port: int, chain_port: int, folder: Path, block_time: float, f
             died = watching.done()
         finally:
             watching.cancel()
-            await anvil.stop()
+            await _stop(anvil)
         if died:
             raise BadSettings(f"the local chain ended: {anvil.last_words()}; start again to go on")
 
@@ -95,6 +102,13 @@ async def _remembered(home: Home) -> int:
         return max((lane.record.seen_block for lane in await store.lanes()), default=0)
     finally:
         await store.close()
+
+
+async def _stop(anvil: Anvil) -> None:
+    stopping = asyncio.create_task(anvil.stop())
+    if await within(SystemClock(), TELL_SECONDS, [stopping]):
+        say("waiting for the local chain, which saves its state")
+    await stopping
 
 
 async def _stop_without(anvil: Anvil, stop: asyncio.Event) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import faulthandler
 import os
 import signal
 import socket
+import threading
 from collections.abc import Iterator
 from typing import Final
 
+import structlog
 import uvicorn
 
 from nonchalant.config import Listen
@@ -22,6 +25,8 @@ from nonchalant.service.front import Node
 # How long calls under way may take once we stop; a call that waits for a change answers at once.
 GRACE_SECONDS: Final = 10
 BACKLOG: Final = 2048
+
+log = structlog.get_logger()
 
 
 def bind(listen: Listen) -> socket.socket:
@@ -80,8 +85,12 @@ async def serve(node: Node, listening: socket.socket, stop: asyncio.Event, limit
 
 
 @contextlib.contextmanager
-def until_signalled() -> Iterator[asyncio.Event]:
-    """An event that SIGTERM, SIGINT or SIGHUP sets. A second one ends the process at once: every step survives that."""
+def until_signalled(longest: float) -> Iterator[asyncio.Event]:
+    """An event that SIGTERM, SIGINT or SIGHUP sets. A second one ends the process at once: every step survives that.
+
+    So does the end of the `longest` time, in seconds, that stopping may take, whatever hangs: also a thread that waits
+    for a name server, which Python would wait for.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -89,6 +98,9 @@ def until_signalled() -> Iterator[asyncio.Event]:
         if stop.is_set():
             os._exit(1)
         stop.set()
+        last = threading.Timer(longest, _give_up, [longest])
+        last.daemon = True  # nobody waits for it
+        last.start()
 
     # What was told to be ignored (nohup) stays ignored.
     signals = [
@@ -103,6 +115,12 @@ def until_signalled() -> Iterator[asyncio.Event]:
     finally:
         for number in signals:
             loop.remove_signal_handler(number)
+
+
+def _give_up(seconds: float) -> None:
+    log.error("shutdown.given_up", seconds=seconds)
+    faulthandler.dump_traceback()  # where it hangs
+    os._exit(1)
 
 
 class _Server(uvicorn.Server):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,7 +66,7 @@ class SqliteStore(SqlStore):
         offload_read: Offload,
         clock: Clock,
         witness: Witness,
-        on_close: Callable[[], None] = lambda: None,
+        on_close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         super().__init__()
         self._writer = writer
@@ -97,11 +97,12 @@ class SqliteStore(SqlStore):
             raise
         threads = [ThreadPoolExecutor(1, thread_name_prefix=f"sqlite-{use}") for use in ("write", "read")]
 
-        def shut() -> None:
-            for thread in threads:
-                thread.shutdown(wait=True)
-            reader.close()
-            writer.close()
+        async def shut() -> None:
+            # Each where its statements run, after the last of them; the loop goes on meanwhile. The writer goes last:
+            # whoever is last puts the log into the file.
+            for thread, connection in zip(reversed(threads), (reader, writer), strict=True):
+                await _in_thread(thread)(connection.close)
+                thread.shutdown(wait=False)
             witness.close()
 
         return cls(
@@ -115,7 +116,8 @@ class SqliteStore(SqlStore):
         )
 
     async def close(self) -> None:
-        self._on_close()
+        if self._on_close is not None:
+            await self._on_close()
 
     # how a procedure reaches the database
 

@@ -1,0 +1,156 @@
+"""A shut-down ends, whatever hangs, and its log says what did."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from nonchalant import app
+from nonchalant.app import Nonchalant, SystemClock, Wrap
+from nonchalant.config import parse_settings
+from nonchalant.leaving import Leaving
+from nonchalant.ports import Store
+from tests.service.conftest import SENDER
+
+# What a hung test would take, not what is tested.
+FAR_TOO_LONG = 60
+
+
+async def hang() -> None:
+    await asyncio.Event().wait()
+
+
+async def test_a_step_that_hangs_or_fails_is_told_and_the_next_one_is_taken() -> None:
+    taken: list[str] = []
+
+    async def fail() -> None:
+        raise OSError("no space left on device")
+
+    async def go() -> None:
+        taken.append("store")
+
+    with capture_logs() as logs:
+        leaving = Leaving(SystemClock())
+        await leaving.step("engine", hang(), seconds=0.01)
+        await leaving.step("connections", fail(), seconds=FAR_TOO_LONG)
+        await leaving.step("store", go(), seconds=FAR_TOO_LONG)
+        leaving.over()
+    assert taken == ["store"]
+    assert [(log["event"], log.get("step")) for log in logs] == [
+        ("shutdown.slow", "engine"),
+        ("shutdown.failed", "connections"),
+        ("shutdown.done", None),
+    ]
+    assert set(logs[-1]) > {"seconds", "engine", "connections", "store"}
+
+
+class Unreleasing:
+    """A store that stops answering when the lanes are to be handed over."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.closed = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def release(self, *_: Any) -> None:
+        await hang()
+
+    async def close(self) -> None:
+        await self._store.close()
+        self.closed = True
+
+
+@asynccontextmanager
+async def silent_node() -> AsyncIterator[str]:
+    """It takes every connection, and never answers."""
+
+    async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(swallow, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+
+
+async def test_neither_a_silent_endpoint_nor_a_silent_store_holds_a_node_that_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "ENGINE_SECONDS", 0.5)
+    (tmp_path / "words").write_text("test test test test test test test test test test test junk")
+    (tmp_path / "words").chmod(0o600)
+    stores: list[Unreleasing] = []
+
+    def wrapped(store: Store) -> Any:
+        stores.append(Unreleasing(store))
+        return stores[-1]
+
+    async with silent_node() as url, asyncio.timeout(FAR_TOO_LONG):
+        settings = parse_settings(
+            f"""
+            store = "sqlite:nonchalant.db"
+            [[chains]]
+            id = 31337
+            endpoints = ["{url}"]
+            request_timeout = 600
+            [[accounts]]
+            chains = [31337]
+            key = {{ mnemonic = {{ file = "words" }} }}
+            """,
+            folder=tmp_path,
+            environ={},
+        )
+        with capture_logs() as logs:
+            async with Nonchalant.open(settings, wrap=Wrap(store=wrapped)) as node:
+                await node.send(chain_id=31337, sender=SENDER, to=SENDER)
+                for _ in range(1000):
+                    if node.engine.desks:
+                        break
+                    await asyncio.sleep(0.01)
+    assert stores[0].closed
+    told = [(log["event"], log.get("step")) for log in logs if log["event"].startswith("shutdown.")]
+    assert told == [("shutdown.slow", "engine"), ("shutdown.done", None)]
+
+
+STUCK = """
+import asyncio, sys, threading
+from nonchalant import logs
+from nonchalant.service.server import until_signalled
+
+logs.configure()
+
+async def main():
+    with until_signalled(0.5) as stop:
+        # As a name server that never answers: Python waits for such a thread, at its very end.
+        asyncio.get_running_loop().run_in_executor(None, threading.Event().wait)
+        print("ready", flush=True)
+        await stop.wait()
+
+asyncio.run(main())
+"""
+
+
+def test_a_process_that_cannot_end_is_ended_and_says_where_it_hung() -> None:
+    process = subprocess.Popen([sys.executable, "-c", STUCK], stdout=-1, stderr=-1, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=FAR_TOO_LONG)
+    finally:
+        process.kill()
+    assert process.returncode == 1
+    assert json.loads(said.splitlines()[0])["event"] == "shutdown.given_up"
+    assert "Thread 0x" in said
