@@ -300,8 +300,9 @@ class Nonchalant:
         account, follower = self.known_lanes.get(tx.lane), self.engine.followers.get(tx.lane.chain_id)
         if account is None or follower is None:
             return replace(around, configured=False)
-        around = replace(around, trouble=follower.trouble, silent=follower.hears_nobody or not follower.started)
-        if follower.started:
+        can_decide = follower.started and not follower.is_behind
+        around = replace(around, trouble=follower.trouble, silent=follower.hears_nobody or not can_decide)
+        if can_decide:
             around = replace(around, final=follower.head.final)
             if tx.receipt is not None and follower.head.has(tx.receipt.block):
                 around = replace(around, above=follower.head.above(tx.receipt.block, MOST_ABOVE))

@@ -61,6 +61,8 @@ async def grant(desk: Desk) -> bool:
     if desk.control.mode is Mode.HALTED:
         return False
     desk.waiting = {wish.id: desk.waiting[wish.id] for wish in orders.wishes if wish.id in desk.waiting}
+    unsigned = desk.unsigned_wishes
+    desk.unsigned_wishes = {wish.id: unsigned[wish.id] for wish in orders.wishes if wish.id in unsigned}
     tried = desk.strikes.tried_since
     desk.strikes.tried_since = {wish.id: tried[wish.id] for wish in orders.wishes if wish.id in tried}
     changed = False

@@ -46,7 +46,7 @@ class Situation:
     final: BlockRef | None = None
     above: Sequence[BlockRef] | None = None  # the linked blocks on top of its own
     trouble: str | None = None  # why nothing new is final on its chain
-    silent: bool = False  # its chain does not answer at all
+    silent: bool = False  # its chain does not answer at all, or is behind what was final here
 
 
 NOTHING_KNOWN = Situation()
@@ -77,7 +77,7 @@ def _stopped(around: Situation) -> str | None:
     if around.control.mode is Mode.HALTED:
         return f"Its lane is halted: {around.control.reason}. Nothing is done until it is resumed."
     if around.silent:
-        return f"Its chain is not seen: {around.trouble or 'no endpoint has answered yet'}."
+        return f"Its chain cannot be followed: {around.trouble or 'no endpoint has answered yet'}."
     return None
 
 

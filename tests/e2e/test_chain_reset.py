@@ -58,6 +58,9 @@ async def test_a_node_that_lives_through_it_waits_is_reset_and_sends_again(site:
             twin = await pay(node, "first again", to=recipient("first"), fees=PRICE, gas=21_000)
             await marked(node, "chain_behind")
             assert (await twin.refresh()).state is State.QUEUED
+            why = await twin.why()
+            assert why is not None
+            assert "is behind block" in why
             await start_again(node)
             third = await pay(node, "third")
             await again.settle(twin, third)

@@ -78,8 +78,8 @@ def test_what_stops_the_whole_lane_is_told_for_all_of_it(state: State) -> None:
     assert why(tx, (), Situation(configured=False)) == (
         "Its account or its chain is not configured any more; configure it again to let it go on."
     )
-    assert why(tx, (), Situation(silent=True)) == "Its chain is not seen: no endpoint has answered yet."
-    assert why(tx, (), Situation(silent=True, trouble="a is down")) == "Its chain is not seen: a is down."
+    assert why(tx, (), Situation(silent=True)) == "Its chain cannot be followed: no endpoint has answered yet."
+    assert why(tx, (), Situation(silent=True, trouble="a is down")) == "Its chain cannot be followed: a is down."
 
 
 @pytest.mark.parametrize(

@@ -62,10 +62,10 @@ async def test_all_that_is_queued_is_cancelled_at_once(service: Running) -> None
 
 async def test_what_is_queued_says_that_its_chain_is_not_seen(service: Running) -> None:
     _, tx, _ = await service.post(BODY)
-    assert (await shown(service, tx["id"]))["waiting"].startswith("Its chain is not seen")
+    assert (await shown(service, tx["id"]))["waiting"].startswith("Its chain cannot be followed")
     await ask(service, "pause", {"reason": "x"})
     _, page, _ = await service.get("/v1/transactions")
-    assert page["transactions"][0]["waiting"].startswith("Its chain is not seen")
+    assert page["transactions"][0]["waiting"].startswith("Its chain cannot be followed")
 
 
 @pytest.mark.parametrize("tool", [*TOOLS, "reservations/5/used", "reservations/5/release"])
