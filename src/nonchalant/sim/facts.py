@@ -141,6 +141,11 @@ class Facts:
         """The process that took the lease last."""
         return self._owners.get(lane)
 
+    def epoch(self, lane: LaneKey) -> int:
+        """Under which its owner works it now."""
+        [row] = self.rows("SELECT epoch FROM leases WHERE chain_id = ? AND address = ?", *lane)
+        return int(row["epoch"])
+
     # attempts
 
     def commit(self, attempt: Attempt, lane: LaneKey) -> None:

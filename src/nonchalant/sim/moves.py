@@ -50,6 +50,16 @@ class Move(StrEnum):
     OUTSIDE_LATE = "outside_bytes_after_deadline"
     REFUSED = "wish_refused"
     TOO_LATE = "wish_too_late"
+    ADVICE_WAIT = "hook_says_wait"
+    ADVICE_BUMP = "hook_says_bump"
+    ADVICE_CANCEL = "hook_says_cancel"
+    ADVICE_REPLACE = "hook_says_replace"
+    ADVICE_ALERT = "hook_alert_told"
+    ADVICE_ERROR = "hook_raises"
+    ADVICE_NONSENSE = "hook_says_nonsense"
+    ADVICE_SLOW = "hook_too_slow"
+    HOOK_FAILED = "hook_failure_marked"
+    HOOK_REFUSED = "hook_refusal_marked"
 
 
 class Act(StrEnum):

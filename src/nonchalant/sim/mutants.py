@@ -11,7 +11,23 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
-from nonchalant import broadcast, fees, heads, lifecycle, policy, proof, reconcile, rescue, settle, tools, watch
+from nonchalant import (
+    advice,
+    attend,
+    broadcast,
+    fees,
+    heads,
+    hooks,
+    lifecycle,
+    policy,
+    proof,
+    reconcile,
+    rescue,
+    settle,
+    tools,
+    watch,
+)
+from nonchalant.advice import Adviser
 from nonchalant.desk import Desk
 from nonchalant.engine import Engine
 from nonchalant.fees import FeeRules
@@ -34,12 +50,14 @@ from nonchalant.model import (
     Wanted,
 )
 from nonchalant.policy import NEVER_SENT
+from nonchalant.ports import Advice
 from nonchalant.proof import Search
 from nonchalant.rejections import Fate, Rejection
 from nonchalant.sim.node import NodeChain
 from nonchalant.sim.world import SimEntropy, World
 from nonchalant.store import queries
 from nonchalant.store.sqlite import SqliteStore
+from nonchalant.wishes import Bump
 
 Mutant = Callable[[], AbstractContextManager[None]]
 
@@ -383,4 +401,33 @@ def _queued_found_by_cursor() -> Iterator[None]:
 
     rule = SqliteStore.queued
     with _instead(SqliteStore, "queued", queued):
+        yield
+
+
+# what an attention hook may do
+
+
+@_mutant("hook-heard-after-its-time")
+def _hook_heard_after_its_time() -> Iterator[None]:
+    with _instead(advice, "HOOK_SECONDS", 3600.0):
+        yield
+
+
+@_mutant("hook-price-unchecked")
+def _hook_price_unchecked() -> Iterator[None]:
+    """Whatever it offers is offered."""
+
+    def checked(self: Adviser, tx: Transaction, answer: object) -> Advice:
+        if isinstance(answer, hooks.Bump) and isinstance(answer.fees, Fees):
+            return Bump(tx.id, answer.fees)
+        return rule(self, tx, answer)
+
+    rule = Adviser._checked  # noqa: SLF001
+    with _instead(Adviser, "_checked", checked):
+        yield
+
+
+@_mutant("hook-asked-without-rest")
+def _hook_asked_without_rest() -> Iterator[None]:
+    with _instead(attend, "AGAIN", 0):
         yield

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nonchalant.assign import WAITS_FOR_EARLIER
+from nonchalant.desk import HOOK_FAILED_MARK, HOOK_REFUSED_MARK
+from nonchalant.fees import FeeRules, is_within_caps
 from nonchalant.model import (
     Attempt,
     AttemptKind,
@@ -52,6 +54,13 @@ GRANTED: Mapping[type, Move] = {
     Release: Move.RESERVATION_RELEASED,
 }
 
+# Marks, and what in an event tells of one.
+MARKED: Mapping[str, Move] = {
+    "hook_alert": Move.ADVICE_ALERT,
+    HOOK_FAILED_MARK: Move.HOOK_FAILED,
+    HOOK_REFUSED_MARK: Move.HOOK_REFUSED,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Wants:
@@ -67,6 +76,7 @@ class Obedience:
         self.now: Callable[[], Millis] = lambda: 0
         self.strict: frozenset[LaneKey] = frozenset()
         self.shared: frozenset[LaneKey] = frozenset()
+        self.prices: Mapping[LaneKey, FeeRules] = {}
         self._facts = facts
         self._report = report
         self._loop = loop
@@ -133,6 +143,8 @@ class Obedience:
         for attempt in change.attempts:
             if attempt.kind is AttemptKind.ORIGINAL:
                 self._check_assigned(attempt, lease.lane)
+            if attempt.kind is not AttemptKind.OUTSIDE:
+                self._check_price(attempt, lease.lane)
         for tx in change.transactions:
             self._follow_hold(tx)
             self._count_waiting(tx)
@@ -147,6 +159,8 @@ class Obedience:
             self._count_reply(wish_id, reply)
         for event in change.events:
             self.moves[Move.DEPTH] += event.kind == "tx.depth"
+            if event.kind in ("tx.attention", "lane.attention") and (move := MARKED.get(str(event.data.get("code")))):
+                self.moves[move] += 1
 
     def _check_assigned(self, attempt: Attempt, lane: LaneKey) -> None:
         """Nothing that is held, overdue, or in a closed lane gets a nonce."""
@@ -163,6 +177,14 @@ class Obedience:
         since = self._closed.get(lane)
         if since is not None and self._loop.time() - since > HEARD:
             self._report("P7", f"{label} was signed {self._loop.time() - since:.0f} s after its lane was closed")
+
+    def _check_price(self, attempt: Attempt, lane: LaneKey) -> None:
+        """Whoever asked for it, nothing is signed above the caps, nor at a price that no node can take."""
+        fees, what = attempt.fees, f"{attempt.kind} {attempt.hash[2:8]} at nonce {attempt.nonce} of {short(lane)}"
+        if not is_within_caps(fees, self.prices[lane]):
+            self._report("P7", f"{what} offers {fees}, which is above the cap")
+        if fees.priority is not None and fees.priority > fees.max_fee:
+            self._report("P7", f"{what} offers {fees}, and no node takes a tip above the price")
 
     def check_ended(self, tx: Transaction) -> None:
         """What is cancelled was to be cancelled, what is expired is overdue, and neither has run or can still run."""

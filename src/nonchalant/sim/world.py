@@ -22,6 +22,7 @@ from nonchalant.sim import moves, schedule, setting, traffic
 from nonchalant.sim.chain import SimChain
 from nonchalant.sim.chance import Chance
 from nonchalant.sim.clients import Clients, Operator
+from nonchalant.sim.counsel import Counsel
 from nonchalant.sim.endings import Endings
 from nonchalant.sim.facts import Facts
 from nonchalant.sim.faults import Faults
@@ -51,6 +52,9 @@ QUIET_SECONDS = 50.0
 # transactions unsettled goes on in as many steps, after a quarantine perhaps.
 SETTLE_SECONDS = 300.0
 SETTLE_STEPS = 8
+
+# How many histories have an attention hook.
+HOOKED = 0.7
 
 # How often a copy of the store is put aside, in a history that will need one.
 COPY_SECONDS = 15.0
@@ -181,6 +185,9 @@ class World:
         self._tasks: list[asyncio.Task[Any]] = []
         entropy = SimEntropy(self._chance("clients"))
         people = self._obedience.moves
+        asked = self._chance("hook").random() < HOOKED
+        counsel = Counsel(self._chance, terrains, self._rules, self._facts, self._report, people)
+        self._counsel = counsel if asked else None
         holders = Holders(self.chains, self.loop, entropy, people)
         self._clients = Clients(
             self._nodes, self.loop, entropy, self._checker, self._report, people, holders, self._facts
@@ -192,6 +199,7 @@ class World:
         strict = (lane for lane, rule in self._rules.lanes.items() if rule.pace is Pace.STRICT)
         self._obedience.strict = frozenset(strict)
         self._obedience.shared = frozenset(lane for lane, rule in self._rules.lanes.items() if rule.shared)
+        self._obedience.prices = {lane: rule.fees for lane, rule in self._rules.lanes.items()}
         self._report.at_the_first = self._break_off
         self._checker.now = self._obedience.now = self.clock.now
         self._checker.engine_of = lambda who: self._lives[who].engine
@@ -324,6 +332,7 @@ class World:
             rules=self._rules,
             clock=clock,
             entropy=entropy,
+            adviser=self._counsel.adviser(gate, self.loop, self._io) if self._counsel else None,
         )
         bell = Doorbell(gate, self.loop, self._io)
         bell.ring = engine.poke
