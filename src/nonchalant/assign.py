@@ -127,12 +127,14 @@ async def assign(desk: Desk) -> bool:
 
 async def _assign(desk: Desk, due: Sequence[Transaction], *, everything: bool) -> bool:
     alone = due[0].id if desk.careful else None
-    with handling(alone, commits=True):
+    # Anybody may change what is queued: only one that can never be written is to blame for that.
+    unwritable = desk.rows_moved[desk.stage] + 1 >= MOST_MOVED
+    with handling(alone, commits=unwritable):
         gone = await _hold_twins(desk, due)
         gone |= await _expire(desk, [tx for tx in due if tx.id not in gone])
     # What fails here may be about all of them, or about what is in flight: each is blamed for no more than its own part.
     verdicts = await _judge(desk, [tx for tx in due if tx.id not in gone])
-    with handling(alone, commits=True):
+    with handling(alone, commits=unwritable):
         return await _sign_and_commit(desk, verdicts, everything=everything)
 
 

@@ -232,6 +232,28 @@ async def test_a_failure_that_names_nobody_makes_the_lane_careful_until_it_has_a
 
 
 @staged()
+async def test_who_is_changed_by_somebody_else_while_a_lane_is_careful_is_not_poisonous(rig: Rig) -> None:
+    """The lane works one at a time, but what is queued is everybody's still."""
+    first = await rig.submit("first")
+    await rig.reaches(first, State.SENT)
+    [desk] = rig.node.engine.desks.values()
+    desk.careful_until = desk.ticks() + 3_600_000
+    digest, changes = rig.chain.digest, []
+
+    def changed_meanwhile(draft: Draft) -> bytes:
+        if label_of(draft) == "popular" and len(changes) < 5:
+            changes.append(draft.nonce)
+            rig.database.execute("UPDATE transactions SET version = version + 1 WHERE state = 'queued'")
+        return digest(draft)
+
+    rig.chain.digest = changed_meanwhile  # type: ignore[method-assign]
+    popular = await rig.submit("popular")
+    await rig.reaches(popular, State.SENT)
+    assert len(changes) == 5
+    assert "tx.attention" not in await rig.history(popular)
+
+
+@staged()
 async def test_many_poisonous_ones_cost_the_lane_seconds_each(rig: Rig) -> None:
     rig.tolerate("lane.poisoned")
     rig.tolerate("tx.set_aside")

@@ -27,7 +27,7 @@ from nonchalant.sim.traffic import RECIPIENT, TOO_LITTLE_GAS
 from nonchalant.sim.violations import Violations
 from nonchalant.sim.wire import AGAIN as REPLACED
 from nonchalant.sim.wire import Effect, Order
-from nonchalant.wire import check_fees, parse_replacement
+from nonchalant.wire import parse_bump, parse_replacement
 
 T = TypeVar("T")
 
@@ -87,7 +87,7 @@ class Counsel:
             lambda tx, lane, head, fees, now: self._heard(loop.time(), tx, hook(tx, lane, head, fees, now)),
             thread,
             parse=lambda lane, request: parse_replacement(request, self._rules.lanes[lane].fees),
-            check=lambda lane, fees: check_fees(fees, self._rules.lanes[lane].fees),
+            check=lambda lane, fees: parse_bump(_body(fees), self._rules.lanes[lane].fees),
         )
 
     def hook(self, tx: Transaction, lane: LaneSnapshot, head: HeadSnapshot, _fees: Market, _now: Millis) -> object:
@@ -197,6 +197,13 @@ def _price(chance: Chance, terrain: Terrain) -> Speed | Fees | None:
         case _:
             price = int(base * chance.uniform(DEAR, 13.0))
     return Fees(price, None if terrain.legacy else tip)
+
+
+def _body(fees: Fees) -> dict[str, object]:
+    """As a caller would write it."""
+    if fees.priority is None:
+        return {"fees": {"gas_price": fees.max_fee}}
+    return {"fees": {"max_fee_per_gas": fees.max_fee, "max_priority_fee_per_gas": fees.priority}}
 
 
 class HookThread:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nonchalant.desk import ASIDE_MARK
 from nonchalant.model import LaneKey, OnSuperseded, State, Transaction
 from nonchalant.sim.facts import Facts, short
 from nonchalant.sim.loop import SimLoop
@@ -109,5 +110,7 @@ class Endings:
                 default = OnSuperseded.HOLD if by_depth else OnSuperseded.REQUEUE
                 asked = self._facts.errand_of(tx).on_superseded or default
                 return asked is OnSuperseded.HOLD and self._facts.is_used_by_others(tx.lane)
+            case _ if tx.attention is not None and tx.attention.code == ASIDE_MARK:
+                return self._obedience.is_poisonous(self._facts.errand_of(tx).label)
             case _:
                 return False

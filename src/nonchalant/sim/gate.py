@@ -18,7 +18,7 @@ from nonchalant.errors import CommitUnknown, NonchalantError, StoreUnavailable
 from nonchalant.ports import Endpoint, Signer, Store
 from nonchalant.sim.chance import Chance
 from nonchalant.sim.loop import SimLoop
-from nonchalant.sim.trouble import Troubles
+from nonchalant.sim.trouble import Poison, Troubles
 
 T = TypeVar("T")
 HandedOver = Callable[[str, Sequence[bytes]], None]  # by whom, and what
@@ -126,7 +126,7 @@ class Gate:
 
         async def ghost() -> None:
             await self._loop.sleep(seconds)
-            with suppress(NonchalantError):  # nobody is there to be told
+            with suppress(NonchalantError, Poison):  # nobody is there to be told
                 await action()
 
         task = self._loop.create_task(ghost())

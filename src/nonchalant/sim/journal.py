@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,10 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from nonchalant.sim.node import whose
 from nonchalant.sim.trace import Trace
+from nonchalant.sim.trouble import Poison
+
+# How it is told that something is poisonous. Anywhere else that would be the node's own fault.
+BORNE = ("lane.poisoned", "lane.broke", "endpoint.broke", "wish.broke")
 
 
 class Journal:
@@ -35,9 +40,16 @@ class Journal:
             error = event.pop("exc_info", None)
             what = " ".join(f"{key}={value}" for key, value in event.items() if key != "event")
             self._trace.aside(whose.get(), f"{method}: {event['event']} {what}")
-            if error:
+            if error and not (event["event"] in BORNE and _is_poison(sys.exc_info()[1])):
                 self._broke(f"{event['event']} {what}\n{traceback.format_exc()}")
         raise structlog.DropEvent
+
+
+def _is_poison(error: BaseException | None) -> bool:
+    """Whether a poisonous transaction is behind it."""
+    while error is not None and not isinstance(error, Poison):
+        error = error.__cause__
+    return error is not None
 
 
 @contextmanager

@@ -60,6 +60,14 @@ class Move(StrEnum):
     ADVICE_SLOW = "hook_too_slow"
     HOOK_FAILED = "hook_failure_marked"
     HOOK_REFUSED = "hook_refusal_marked"
+    POISON_ENCODER = "poison_for_the_encoder"
+    POISON_SEAL = "poison_for_the_seal"
+    POISON_ESTIMATE = "poison_in_an_estimate"
+    POISON_ASSIGNED = "poison_in_a_row_when_signed"
+    POISON_BUMPED = "poison_in_a_row_when_bumped"
+    POISON_MINED = "poison_in_a_row_when_mined"
+    POISON_FINAL = "poison_in_a_row_when_final"
+    SET_ASIDE = "poison_set_aside"
 
 
 class Act(StrEnum):

@@ -19,6 +19,7 @@ from nonchalant import (
     heads,
     hooks,
     lifecycle,
+    poison,
     policy,
     proof,
     reconcile,
@@ -430,4 +431,10 @@ def _hook_price_unchecked() -> Iterator[None]:
 @_mutant("hook-asked-without-rest")
 def _hook_asked_without_rest() -> Iterator[None]:
     with _instead(attend, "AGAIN", 0):
+        yield
+
+
+@_mutant("poison-never-left-aside")
+def _poison_never_left_aside() -> Iterator[None]:
+    with _instead(poison, "STRIKES", 1_000_000):
         yield

@@ -19,6 +19,7 @@ from nonchalant.sim.chain import SimChain
 from nonchalant.sim.chance import Chance
 from nonchalant.sim.gate import Gate, HandedOver, gated_endpoint
 from nonchalant.sim.loop import SimLoop
+from nonchalant.sim.poisons import Poisons, choking
 from nonchalant.sim.schedule import Kind
 from nonchalant.sim.trace import Trace
 
@@ -32,18 +33,21 @@ whose: ContextVar[str] = ContextVar("whose", default="")
 class NodeChain:
     """The chain as one process reaches it: through its gate."""
 
-    def __init__(self, chain: SimChain, gate: Gate, handed_over: HandedOver) -> None:
+    def __init__(self, chain: SimChain, gate: Gate, handed_over: HandedOver, poisons: Poisons) -> None:
         self.chain_id = chain.chain_id
         self.charges_for_data = chain.charges_for_data
         self.endpoints: Sequence[Endpoint] = [
-            gated_endpoint(endpoint, gate, handed_over) for endpoint in chain.endpoints
+            gated_endpoint(choking(endpoint, poisons), gate, handed_over) for endpoint in chain.endpoints
         ]
+        self._poisons = poisons
         self.truth = chain
 
     def digest(self, draft: Draft) -> bytes:
+        self._poisons.encode(draft)
         return self.truth.digest(draft)
 
     def seal(self, draft: Draft, signature: bytes) -> Sealed:
+        self._poisons.seal(draft)
         return self.truth.seal(draft, signature)
 
     def recognise(self, raw: bytes) -> Recognised:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nonchalant.assign import WAITS_FOR_EARLIER
-from nonchalant.desk import HOOK_FAILED_MARK, HOOK_REFUSED_MARK
+from nonchalant.desk import ASIDE_MARK, HOOK_FAILED_MARK, HOOK_REFUSED_MARK
 from nonchalant.fees import FeeRules, is_within_caps
 from nonchalant.model import (
     Attempt,
@@ -77,6 +77,7 @@ class Obedience:
         self.strict: frozenset[LaneKey] = frozenset()
         self.shared: frozenset[LaneKey] = frozenset()
         self.prices: Mapping[LaneKey, FeeRules] = {}
+        self.is_poisonous: Callable[[str], bool] = lambda _label: False
         self._facts = facts
         self._report = report
         self._loop = loop
@@ -88,6 +89,7 @@ class Obedience:
         self._reserved: set[tuple[LaneKey, int]] = set()  # nonces for which somebody else may have signed
         self._expired: set[tuple[LaneKey, int]] = set()
         self._waited: set[TxId] = set()
+        self._aside: set[TxId] = set()
 
     # what is asked for
 
@@ -148,6 +150,7 @@ class Obedience:
         for tx in change.transactions:
             self._follow_hold(tx)
             self._count_waiting(tx)
+            self._check_aside(tx)
         for nonce in change.freed:
             self._wants.pop((lease.lane, nonce), None)
             self._check_freed(lease.lane, nonce, change)
@@ -177,6 +180,15 @@ class Obedience:
         since = self._closed.get(lane)
         if since is not None and self._loop.time() - since > HEARD:
             self._report("P7", f"{label} was signed {self._loop.time() - since:.0f} s after its lane was closed")
+
+    def _check_aside(self, tx: Transaction) -> None:
+        """Nobody is left aside for what another one does."""
+        if tx.attention is None or tx.attention.code != ASIDE_MARK or tx.id in self._aside:
+            return
+        self._aside.add(tx.id)
+        self.moves[Move.SET_ASIDE] += 1
+        if not self.is_poisonous(self._facts.errand_of(tx).label):
+            self._report("P2", f"{self._facts.name(tx)} is left aside, and nothing is wrong with it: {tx.attention}")
 
     def _check_price(self, attempt: Attempt, lane: LaneKey) -> None:
         """Whoever asked for it, nothing is signed above the caps, nor at a price that no node can take."""

@@ -84,7 +84,13 @@ class WatchedStore(SqliteStore):
     """One node's access to the database that all nodes share. SQLite is called in place: each call is one instant."""
 
     def __init__(
-        self, who: str, connection: sqlite3.Connection, clock: Clock, witness: Witness, auditor: Auditor
+        self,
+        who: str,
+        connection: sqlite3.Connection,
+        clock: Clock,
+        witness: Witness,
+        auditor: Auditor,
+        refuse: Callable[[Change], None] = lambda _change: None,
     ) -> None:
         super().__init__(
             writer=connection,
@@ -96,6 +102,7 @@ class WatchedStore(SqliteStore):
         )
         self._who = who
         self._auditor = auditor
+        self._refuse = refuse  # raises, for what it will not have written
 
     async def accept(self, requests: Sequence[Request], *, limits: Mapping[LaneKey, int]) -> Sequence[Acceptance]:
         answers = await super().accept(requests, limits=limits)
@@ -136,6 +143,7 @@ class WatchedStore(SqliteStore):
         self._auditor.halted(self._who, chain_id, reason)
 
     async def commit(self, change: Change, lease: Lease) -> None:
+        self._refuse(change)
         self._auditor.committing(self._who, lease)
         await super().commit(change, lease)
         self._auditor.committed(self._who, change, lease)

@@ -9,6 +9,10 @@ from enum import StrEnum
 from nonchalant.sim.chance import Chance
 
 
+class Poison(Exception):
+    """What a poisonous transaction makes a step raise that expects nothing."""
+
+
 @dataclass(slots=True)
 class Trouble:
     """Strikes with chance `odds` until `until`; tells `struck` the first time."""

@@ -18,7 +18,7 @@ from nonchalant.engine import Engine
 from nonchalant.errors import NonchalantError
 from nonchalant.intake import Intake
 from nonchalant.model import LaneKey, Millis, State, Transaction
-from nonchalant.sim import moves, schedule, setting, traffic
+from nonchalant.sim import moves, poisons, schedule, setting, traffic
 from nonchalant.sim.chain import SimChain
 from nonchalant.sim.chance import Chance
 from nonchalant.sim.clients import Clients, Operator
@@ -33,6 +33,7 @@ from nonchalant.sim.loop import SimLoop, forgetting
 from nonchalant.sim.moves import Move
 from nonchalant.sim.node import Doorbell, Life, Node, NodeChain, NodeClock
 from nonchalant.sim.obedience import Obedience
+from nonchalant.sim.poisons import Poisons
 from nonchalant.sim.properties import Checker, Edge
 from nonchalant.sim.schedule import Kind
 from nonchalant.sim.store import SimWitness, WatchedStore, new_database, older_database
@@ -188,6 +189,7 @@ class World:
         asked = self._chance("hook").random() < HOOKED
         counsel = Counsel(self._chance, terrains, self._rules, self._facts, self._report, people)
         self._counsel = counsel if asked else None
+        self._poisons = Poisons(poisons.draw(self._chance("poison"), self._errands), people)
         holders = Holders(self.chains, self.loop, entropy, people)
         self._clients = Clients(
             self._nodes, self.loop, entropy, self._checker, self._report, people, holders, self._facts
@@ -200,6 +202,7 @@ class World:
         self._obedience.strict = frozenset(strict)
         self._obedience.shared = frozenset(lane for lane, rule in self._rules.lanes.items() if rule.shared)
         self._obedience.prices = {lane: rule.fees for lane, rule in self._rules.lanes.items()}
+        self._obedience.is_poisonous = self._poisons.is_poisonous
         self._report.at_the_first = self._break_off
         self._checker.now = self._obedience.now = self.clock.now
         self._checker.engine_of = lambda who: self._lives[who].engine
@@ -261,6 +264,10 @@ class World:
         self._faults.stop()
         for node in self._nodes:
             node.hurry = True
+        if self._poisons.mend():
+            # What broke them is mended in the code: they are deployed anew.
+            for gate in self.gates():
+                self.stop_node(gate)
         self._spawn(self._operator.look_after(self.lanes, self._shut))
 
     async def _settle(self) -> None:
@@ -321,11 +328,14 @@ class World:
         clock = NodeClock(self.loop, gate, self.clock.now, self._io.uniform(0.0, 1e6))
         notice_restore(self._database, self._witness)
         lacking = self._keyless[name.partition(".")[0]]
-        store = WatchedStore(name, self._database, self.clock, self._witness, self._checker)
+        store = WatchedStore(name, self._database, self.clock, self._witness, self._checker, self._poisons.commit)
         gated = gated_store(store, gate, self.loop, self._io)
         engine = Engine(
             store=gated,
-            chains={chain.chain_id: NodeChain(chain, gate, self._obedience.handed_over) for chain in self.chains},
+            chains={
+                chain.chain_id: NodeChain(chain, gate, self._obedience.handed_over, self._poisons)
+                for chain in self.chains
+            },
             signers={
                 lane: gated_signer(signer, gate) for lane, signer in self._signer_of.items() if lane not in lacking
             },
