@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from nonchalant import app, assign, broadcast, desk, engine, follow, panel, policy
+from nonchalant import app, assign, attend, broadcast, desk, engine, follow, panel, policy
 from nonchalant.config import Settings
 from nonchalant.engine import EngineRules
 from nonchalant.model import Speed
@@ -24,6 +24,8 @@ QUICK = {
     (assign, "FIRST_RETRY"): 50,
     (assign, "LONGEST_RETRY"): 200,
     (desk, "SIGNER_PAUSE"): 100,
+    (attend, "AGAIN"): 300,
+    (attend, "LOOK"): 50,
     (broadcast, "FILLER_PAUSE"): 200,
     (policy, "ROUNDS_BEFORE_GIVING_UP"): 3,
 }
