@@ -15,13 +15,18 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from eth_account.datastructures import SignedTransaction
+
 from nonchalant.errors import NonchalantError
-from nonchalant.model import TERMINAL_STATES
+from nonchalant.model import TERMINAL_STATES, Mode, Transaction
 from nonchalant.testing import FaultProxy
 from nonchalant.testing.faults import SEND, Switch
 from nonchalant.testing.rules import AccountLimit, NoGaps, ReplacementStep
+from nonchalant.wishes import Fill, Sync
+from tests.anvil import NodeError
 from tests.e2e.scenarios.scene import GWEI, Scene, opened
 
 ACCOUNTS = 4
@@ -67,7 +72,9 @@ class Storm:
         self.acts: Counter[str] = Counter()
         self._chance = random.Random(seed)
         self._faults: list[tuple[int, Switch]] = []  # and the act before which each is over
-        self._foreign: list[str] = []
+        self._foreign: list[str] = []  # signed with Alice's key, and not told to us
+        self._named: list[int] = []  # nonces whose holders named a hash, and kept the bytes to themselves
+        self._unsigned: set[str] = set()  # sent by anvil itself in her name
         self._odds: dict[Act, float] = {
             self.pay: 30,
             self.mine: 14,
@@ -77,6 +84,10 @@ class Storm:
             self.replace: 3,
             self.bump: 2,
             self.hold: 1,
+            self.hurry: 3,
+            self.reserve: 2,
+            self.pause: 1,
+            self.sync: 1,
             self.forget: 2,
             self.spike: 1,
             self.restart: 0.6,
@@ -98,7 +109,7 @@ class Storm:
                 await act()
                 self.acts[act.__name__] += 1
         await self._calm()
-        ends = await scene.audit_as_told(foreign=self._foreign)
+        ends = await scene.audit_as_told(foreign=[*self._foreign, *self._unsigned])
         return Figures(transactions, self.acts, ends)
 
     async def _calm(self) -> None:
@@ -108,15 +119,23 @@ class Storm:
             proxy.heal()
             await proxy.release()
         await scene.chain.set_next_base_fee(GWEI)
+        await scene.node.asking.control(scene.lane, Mode.OPEN)
+        await scene.tick()
+        for nonce in self._named:
+            # A pool or a reorg may have forgotten them, and only a person can know that they never come.
+            with suppress(NonchalantError):
+                await scene.node.asking.of_lane(scene.lane, Fill(nonce))
+
+        live: list[Transaction] = []
 
         async def ended() -> bool:
-            live = [tx for tx in await scene.txs(self.keys) if tx.state not in TERMINAL_STATES]
+            live[:] = [tx for tx in await scene.txs(self.keys) if tx.state not in TERMINAL_STATES]
             for tx in live:
                 if tx.held:
                     await scene.node.asking.release(tx.id)
             return not live
 
-        await scene.until(ended, "everything ends", tick=scene.tick, seconds=120)
+        await scene.until(ended, lambda: f"everything ends: {live}", tick=scene.tick, seconds=120)
         open_slots = (
             "SELECT (SELECT count(*) FROM slots WHERE settled = 0) + (SELECT count(quarantined_below) FROM lanes)"
         )
@@ -140,7 +159,8 @@ class Storm:
         for number in range(height - depth + 1, height + 1):
             block = await self.scene.chain.rpc("eth_getBlockByNumber", hex(number), False)
             for hash in block["transactions"]:
-                if self._chance.random() < 0.5:
+                # What was signed for by nobody, anvil cannot put in again.
+                if self._chance.random() < 0.5 and hash not in self._unsigned:
                     raw = await self.scene.chain.rpc("eth_getRawTransactionByHash", hash)
                     kept.append((raw, number - (height - depth + 1)))
                 else:
@@ -179,6 +199,42 @@ class Storm:
     def _one(self) -> str:
         return self.scene.id(self._chance.choice(self.keys)) if self.keys else "nobody"
 
+    async def hurry(self) -> None:
+        """A payment that must be made soon, or not at all."""
+        key = f"s{len(self.keys)}"
+        until = datetime.now(UTC) + timedelta(seconds=self._chance.uniform(0.05, 2))
+        await self.scene.pay(key, account=len(self.keys) % ACCOUNTS, valid_until=until)
+        self.keys.append(key)
+
+    async def reserve(self) -> None:
+        """Somebody wants a nonce of Alice's, and uses it, gives it back, sends without a word, or forgets it."""
+        nonce = await self.scene.reserve(self._chance.uniform(0.3, 1.5))
+        signed = self.scene.sign(nonce, f"outside {self.acts.total()}")
+        match self._chance.choice(["uses", "names", "releases", "sends", "forgets"]):
+            case "uses":
+                await self.scene.used(nonce, signed)
+            case "names":
+                await self.scene.used(nonce, signed, with_bytes=False)
+                self._named.append(nonce)
+                await self._send(signed)
+            case "releases":
+                await self.scene.release(nonce)
+            case "sends":
+                await self._send(signed)
+
+    async def _send(self, signed: SignedTransaction) -> None:
+        self._foreign.append("0x" + bytes(signed.hash).hex())
+        with suppress(NodeError):  # a filler may have been quicker
+            await self.scene.chain.rpc("eth_sendRawTransaction", "0x" + bytes(signed.raw_transaction).hex())
+
+    async def pause(self) -> None:
+        """Until the next time, or until the storm is over."""
+        mode = self._chance.choice([Mode.OPEN, Mode.PAUSED, Mode.DRAINING])
+        await self.scene.node.asking.control(self.scene.lane, mode)
+
+    async def sync(self) -> None:
+        await self.scene.node.asking.of_lane(self.scene.lane, Sync())
+
     async def forget(self) -> None:
         await self.scene.chain.drop_all()
 
@@ -196,7 +252,7 @@ class Storm:
     async def intrude(self) -> None:
         """Somebody else with Alice's key uses her next nonce."""
         nonce = await self.scene.count()
-        self._foreign.append(await self.scene.intrude(f"theirs{self.acts.total()}", nonce=nonce))
+        self._unsigned.add(await self.scene.intrude(f"theirs{self.acts.total()}", nonce=nonce))
         await self.scene.tick()
 
 
