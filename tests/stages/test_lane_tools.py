@@ -376,9 +376,12 @@ async def test_endpoints_that_fall_behind_and_catch_up_need_nobody(rig: Rig) -> 
     assert genesis is not None
     for voice in rig.endpoints:
         voice.endpoint.head = voice.endpoint.final = genesis
+    follower = rig.node.engine.followers[ALICE.chain_id]
+    final = follower._known.final
     tx = await rig.submit("tx", gas=60_000)
     await rig.advance(30.0)
     assert await rig.lane_mark() == "chain_behind"
+    assert follower._known.final == final  # it never moves back unasked
     assert await rig.state(tx) is State.QUEUED
     for voice, (head, final) in zip(rig.endpoints, tops, strict=True):
         voice.endpoint.head, voice.endpoint.final = head, final
