@@ -131,8 +131,8 @@ class Storm:
         async def ended() -> bool:
             live[:] = [tx for tx in await scene.txs(self.keys) if tx.state not in TERMINAL_STATES]
             for tx in live:
-                if tx.held:
-                    await scene.node.asking.release(tx.id)
+                if tx.held and tx.attention is not None:
+                    await scene.node.asking.release(tx.id, tx.attention.code)
             return not live
 
         await scene.until(ended, lambda: f"everything ends: {live}", tick=scene.tick, seconds=120)
