@@ -3,9 +3,10 @@
 import pytest
 
 from nonchalant.model import State, Transaction
+from nonchalant.ports import Filter
 from tests.lessons import lesson
-from tests.stages.rig import Rig, staged
-from tests.stages.test_poison import settles, spoil
+from tests.stages.rig import ALICE, Rig, staged
+from tests.stages.test_poison import SPOILT, settles, spoil
 
 
 def remove(rig: Rig, table: str, tx: Transaction) -> None:
@@ -51,3 +52,23 @@ async def test_what_may_have_done_what_nobody_can_read_is_left_to_a_person(rig: 
     row = rig.database.execute("SELECT state, held, attention FROM transactions WHERE id = ?", (tx.id,)).fetchone()
     assert (row["state"], row["held"]) == ("queued", 1)
     assert "store_lost_commits" in row["attention"]
+
+
+@pytest.mark.parametrize(("table", "column", "value"), SPOILT)
+@staged()
+async def test_who_only_looks_sees_the_others_beside_a_spoilt_row(
+    rig: Rig, table: str, column: str, value: object
+) -> None:
+    bad, good = await rig.submit_all(["bad", "good"])
+    await rig.reaches(good, State.SENT)
+    await rig.stop(rig.node)
+    spoil(rig, table, column, value, bad)
+    store = rig.store
+    page = await store.transactions(Filter())
+    assert good.id in {tx.id for tx in page}
+    assert (await store.standings(page, limit=10))[good.id].first is not None
+    assert len((await store.attempts([good.id]))[good.id]) == 1
+    assert await store.history(good.id)
+    assert await store.events_after(0, limit=1000)
+    assert (await rig.lane()).states[State.SENT] >= 1
+    assert [found.lane for found in await store.lanes_with_work(marked=True)] == [ALICE]

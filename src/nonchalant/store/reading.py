@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from nonchalant.errors import Unreadable
-from nonchalant.model import Attempt, Event, Hash, LaneKey, SlotKind, State, Transaction, TxId, Wanted
+from nonchalant.model import Attempt, Event, Hash, LaneKey, State, Transaction, TxId
 from nonchalant.ports import Filter, FirstOpen, LaneSummary, OpenWish, Reserved, Standing
 from nonchalant.store import rows
 from nonchalant.store.legible import Legible, full_page
@@ -111,13 +111,13 @@ def standings(transactions: Sequence[Transaction], limit: int) -> Procedure[Mapp
 
 def _first_open(lanes: set[LaneKey]) -> Procedure[Mapping[LaneKey, FirstOpen]]:
     found = yield from ask_for_each("first_open_slot", [lane._asdict() for lane in sorted(lanes)])
-    return {_lane(row): FirstOpen(row["nonce"], SlotKind(row["kind"]), row["tx_id"]) for row in found}
+    return {_lane(row): FirstOpen(row["nonce"], rows.slot_kind(row), row["tx_id"]) for row in found}
 
 
 def _standing(ahead: int | None, slot: Row | None, first: FirstOpen | None) -> Standing:
     if slot is None:
         return Standing(ahead=ahead, first=first)
-    return Standing(wanted=Wanted(slot["wanted"]), payload_version=slot["payload_version"], first=first)
+    return Standing(wanted=rows.slot_wanted(slot), payload_version=slot["payload_version"], first=first)
 
 
 # lanes

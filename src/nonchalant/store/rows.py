@@ -371,6 +371,17 @@ def slot(row: Row, attempts: Sequence[Attempt], receipt: Receipt | None) -> Slot
     )
 
 
+def slot_kind(row: Row) -> SlotKind:
+    """As well as it can be told: who only looks must not fail on a slot that cannot be read."""
+    bound = SlotKind.FILLER if row["tx_id"] is None else SlotKind.TRANSACTION
+    return SlotKind(_if_legible(row["kind"], SlotKind, bound.value))
+
+
+def slot_wanted(row: Row) -> Wanted:
+    """As well as it can be told."""
+    return Wanted(_if_legible(row["wanted"], Wanted, Wanted.PAYLOAD.value))
+
+
 def slot_stand_in(row: Row, attempts: Sequence[Attempt], receipt: Receipt | None) -> Slot:
     """For a slot that cannot be read: its nonce stays bound, to whom it was bound, for what was last signed."""
     tx_id, version = row["tx_id"], attempts[-1].payload_version if attempts else 0
