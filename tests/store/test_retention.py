@@ -1,7 +1,7 @@
 """What ended long ago is forgotten, and nothing else: no live slot, no key that a client may still repeat (P8)."""
 
-import sqlite3
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,19 +20,20 @@ from nonchalant.model import (
     Transaction,
 )
 from nonchalant.ports import Duplicate, Filter, KeyTaken, Removed
+from nonchalant.store.contract import SqlStore
 from nonchalant.store.sqlite import SqliteStore
+from nonchalant.store.talk import now
 from tests.examples import LANE, a_hash, a_receipt, a_request, a_slot, an_attempt
 from tests.lessons import lesson
-from tests.store.acts import LIMITS, OTHER_LANE, ManualClock, accept, assign, filler, take, work
+from tests.store.acts import LIMITS, OTHER_LANE, REFUSED, Counting, ManualClock, accept, assign, filler, sql, take, work
 
 DAY = 24 * 3600
 KEPT = 30 * DAY * 1000
 
 
-async def end(store: SqliteStore, lease: Lease, tx: Transaction, nonce: int, *, below: int | None = None) -> None:
+async def end(store: SqlStore, lease: Lease, tx: Transaction, nonce: int, *, below: int | None = None) -> None:
     """Its slot is final and it is confirmed; every nonce below `below` is final with it."""
-    now = store._clock.now()
-    making = work(lease, now, next_nonce=nonce + 1)
+    making = work(lease, await store._read(now()), next_nonce=nonce + 1)
     slot = a_slot(nonce, an_attempt(a_hash(f"{tx.id}@{nonce}"), nonce, tx.id), tx_id=tx.id)
     making.move(tx, Included(a_receipt(a_hash(f"{tx.id}@{nonce}"))))
     making.move(tx, Confirmed())
@@ -42,7 +43,7 @@ async def end(store: SqliteStore, lease: Lease, tx: Transaction, nonce: int, *, 
     await store.commit(making.change(), lease)
 
 
-async def run(store: SqliteStore, id: str, nonce: int, lane: LaneKey = LANE, **fields: Any) -> Transaction:
+async def run(store: SqlStore, id: str, nonce: int, lane: LaneKey = LANE, **fields: Any) -> Transaction:
     """A transaction from its acceptance to its end."""
     lease = await take(store, lane=lane)
     [tx] = await accept(store, id, lane=lane, **fields)
@@ -51,20 +52,20 @@ async def run(store: SqliteStore, id: str, nonce: int, lane: LaneKey = LANE, **f
     return tx
 
 
-async def forget(store: SqliteStore, limit: int = 100) -> bool:
+async def forget(store: SqlStore, limit: int = 100) -> bool:
     return await store.forget_settled(older_than=KEPT, limit=limit)
 
 
-def count(store: SqliteStore, table: str) -> int:
-    [found] = store._writer.execute(f"SELECT count(*) FROM {table}").fetchone()
-    return int(found)
+async def count(store: SqlStore, table: str) -> int:
+    [found] = await sql(store, f"SELECT count(*) AS n FROM {table}")
+    return int(found["n"])
 
 
-async def ids(store: SqliteStore) -> list[str]:
+async def ids(store: SqlStore) -> list[str]:
     return sorted(tx.id for tx in await store.transactions(Filter(limit=10_000)))
 
 
-async def test_what_ended_long_ago_goes_with_all_that_belongs_to_it(store: SqliteStore, clock: ManualClock) -> None:
+async def test_what_ended_long_ago_goes_with_all_that_belongs_to_it(store: SqlStore, clock: ManualClock) -> None:
     await run(store, "old", 0)
     clock.pass_seconds(20 * DAY)
     await run(store, "young", 1)
@@ -74,13 +75,11 @@ async def test_what_ended_long_ago_goes_with_all_that_belongs_to_it(store: Sqlit
     assert await store.transaction("old") is None
     assert await store.history("old") == []
     assert (await store.attempts(["old"]))["old"] == []
-    assert store._writer.execute("SELECT tx_id FROM slots").fetchall()[0]["tx_id"] == "young"
+    assert [row["tx_id"] for row in await sql(store, "SELECT tx_id FROM slots")] == ["young"]
     assert len(await store.history("young")) == 4
 
 
-async def test_retention_counts_from_the_end_and_not_from_the_acceptance(
-    store: SqliteStore, clock: ManualClock
-) -> None:
+async def test_retention_counts_from_the_end_and_not_from_the_acceptance(store: SqlStore, clock: ManualClock) -> None:
     [tx] = await accept(store, "slow")
     clock.pass_seconds(300 * DAY)
     await forget(store)
@@ -97,7 +96,7 @@ async def test_retention_counts_from_the_end_and_not_from_the_acceptance(
 
 
 @pytest.mark.parametrize("state", [State.QUEUED, State.SIGNED, State.SENT, State.MINED])
-async def test_what_lives_is_never_removed_however_old(store: SqliteStore, clock: ManualClock, state: State) -> None:
+async def test_what_lives_is_never_removed_however_old(store: SqlStore, clock: ManualClock, state: State) -> None:
     lease = await take(store)
     [tx] = await accept(store, "tx")
     if state is not State.QUEUED:
@@ -107,14 +106,14 @@ async def test_what_lives_is_never_removed_however_old(store: SqliteStore, clock
         making.move(tx, Included(a_receipt(a_hash("tx@0"))))
         await store.commit(making.change(), lease)
     clock.pass_seconds(400 * DAY)
-    before = [count(store, table) for table in ("transactions", "slots", "attempts")]
+    before = [await count(store, table) for table in ("transactions", "slots", "attempts")]
     await forget(store)
-    assert [count(store, table) for table in ("transactions", "slots", "attempts")] == before
-    with pytest.raises(sqlite3.IntegrityError, match="nothing that is accepted is lost"):
-        store._writer.execute("DELETE FROM transactions")
+    assert [await count(store, table) for table in ("transactions", "slots", "attempts")] == before
+    with pytest.raises(REFUSED, match="nothing that is accepted is lost"):
+        await sql(store, "DELETE FROM transactions")
 
 
-async def test_a_slot_above_the_settled_bound_keeps_its_transaction(store: SqliteStore, clock: ManualClock) -> None:
+async def test_a_slot_above_the_settled_bound_keeps_its_transaction(store: SqlStore, clock: ManualClock) -> None:
     """Settled on its own evidence, while one below it is not: the nonce must stay taken."""
     lease = await take(store)
     low, high = await accept(store, "low", "high")
@@ -130,7 +129,7 @@ async def test_a_slot_above_the_settled_bound_keeps_its_transaction(store: Sqlit
 
 
 async def test_a_lost_slot_of_the_past_goes_with_the_transaction_that_had_it(
-    store: SqliteStore, clock: ManualClock
+    store: SqlStore, clock: ManualClock
 ) -> None:
     """Superseded at nonce 0, it ran at nonce 1."""
     lease = await take(store)
@@ -145,11 +144,11 @@ async def test_a_lost_slot_of_the_past_goes_with_the_transaction_that_had_it(
     await end(store, lease, tx, 1)
     clock.pass_seconds(31 * DAY)
     await forget(store)
-    assert [count(store, table) for table in ("transactions", "slots", "attempts")] == [0, 0, 0]
+    assert [await count(store, table) for table in ("transactions", "slots", "attempts")] == [0, 0, 0]
 
 
 async def test_an_attempt_that_never_left_goes_although_its_nonce_lives_again(
-    store: SqliteStore, clock: ManualClock
+    store: SqlStore, clock: ManualClock
 ) -> None:
     lease = await take(store)
     bad, good = await accept(store, "bad", "good")
@@ -165,7 +164,7 @@ async def test_an_attempt_that_never_left_goes_although_its_nonce_lives_again(
     assert [attempt.tx_id for attempt in (await store.attempts(["good"]))["good"]] == ["good"]
 
 
-async def test_what_ended_without_a_nonce_goes_too(store: SqliteStore, clock: ManualClock) -> None:
+async def test_what_ended_without_a_nonce_goes_too(store: SqlStore, clock: ManualClock) -> None:
     [tx] = await accept(store, "tx")
     moved, events = step(tx, Cancelled(), clock.now())
     await store.alter_queued(moved, events)
@@ -176,7 +175,7 @@ async def test_what_ended_without_a_nonce_goes_too(store: SqliteStore, clock: Ma
 
 @pytest.mark.parametrize("trouble", ["quarantined", "unreconciled", "halted"])
 async def test_a_lane_that_is_not_in_order_keeps_everything_and_others_do_not(
-    store: SqliteStore, clock: ManualClock, trouble: str
+    store: SqlStore, clock: ManualClock, trouble: str
 ) -> None:
     await run(store, "here", 0)
     await run(store, "there", 0, OTHER_LANE)
@@ -187,7 +186,7 @@ async def test_a_lane_that_is_not_in_order_keeps_everything_and_others_do_not(
         case "quarantined":
             await store.commit(Change(lane=replace(record, quarantined_below=9)), lease)
         case "unreconciled":
-            store._writer.execute("UPDATE meta SET incarnation = 1")
+            await sql(store, "UPDATE meta SET incarnation = 1")
             other = await take(store, lane=OTHER_LANE)
             await store.commit(Change(lane=replace(record, key=OTHER_LANE, incarnation=1)), other)
         case "halted":
@@ -203,7 +202,7 @@ async def test_a_lane_that_is_not_in_order_keeps_everything_and_others_do_not(
     assert await ids(store) == []
 
 
-async def test_nonces_do_not_depend_on_what_is_removed(store: SqliteStore, clock: ManualClock) -> None:
+async def test_nonces_do_not_depend_on_what_is_removed(store: SqlStore, clock: ManualClock) -> None:
     for nonce in range(3):
         await run(store, f"tx{nonce}", nonce)
     clock.pass_seconds(31 * DAY)
@@ -229,7 +228,7 @@ async def test_nonces_do_not_depend_on_what_is_removed(store: SqliteStore, clock
 
 
 @lesson("idempotency-key-again")
-async def test_a_key_whose_transaction_was_removed_never_executes_again(store: SqliteStore, clock: ManualClock) -> None:
+async def test_a_key_whose_transaction_was_removed_never_executes_again(store: SqlStore, clock: ManualClock) -> None:
     await run(store, "old", 0, idempotency_key="invoice", body_hash="h")
     clock.pass_seconds(31 * DAY)
     await forget(store)
@@ -245,7 +244,7 @@ async def test_a_key_whose_transaction_was_removed_never_executes_again(store: S
     assert isinstance(accepted, Transaction)
 
 
-async def test_a_key_is_kept_for_as_long_again_as_its_transaction_was(store: SqliteStore, clock: ManualClock) -> None:
+async def test_a_key_is_kept_for_as_long_again_as_its_transaction_was(store: SqlStore, clock: ManualClock) -> None:
     await run(store, "old", 0, idempotency_key="invoice", body_hash="h")
     clock.pass_seconds(31 * DAY)
     await forget(store)
@@ -255,12 +254,12 @@ async def test_a_key_is_kept_for_as_long_again_as_its_transaction_was(store: Sql
     assert await store.accept([again], limits=LIMITS) == [Removed("old")]
     clock.pass_seconds(2 * DAY)
     await forget(store)
-    assert count(store, "removed") == 0
+    assert await count(store, "removed") == 0
     [accepted] = await store.accept([again], limits=LIMITS)
     assert isinstance(accepted, Transaction)
 
 
-async def test_a_key_whose_transaction_is_still_kept_answers_it(store: SqliteStore, clock: ManualClock) -> None:
+async def test_a_key_whose_transaction_is_still_kept_answers_it(store: SqlStore, clock: ManualClock) -> None:
     await run(store, "old", 0, idempotency_key="invoice", body_hash="h")
     clock.pass_seconds(29 * DAY)
     await forget(store)
@@ -268,17 +267,17 @@ async def test_a_key_whose_transaction_is_still_kept_answers_it(store: SqliteSto
     assert isinstance(answer, Duplicate)
 
 
-async def test_what_had_no_key_leaves_nothing_behind(store: SqliteStore, clock: ManualClock) -> None:
+async def test_what_had_no_key_leaves_nothing_behind(store: SqlStore, clock: ManualClock) -> None:
     await run(store, "old", 0)
     clock.pass_seconds(31 * DAY)
     await forget(store)
-    assert count(store, "removed") == 0
+    assert await count(store, "removed") == 0
 
 
 # what belongs to no transaction
 
 
-async def test_final_fillers_old_lane_events_and_strangers_go_too(store: SqliteStore, clock: ManualClock) -> None:
+async def test_final_fillers_old_lane_events_and_strangers_go_too(store: SqlStore, clock: ManualClock) -> None:
     lease = await take(store)
     await store.commit(filler(lease, 0), lease)
     [slot] = (await store.load(lease)).slots
@@ -289,42 +288,42 @@ async def test_final_fillers_old_lane_events_and_strangers_go_too(store: SqliteS
     making.event("lane.filled", nonce=0)
     await store.commit(making.change(), lease)
     tables = ("slots", "attempts", "strangers", "events")
-    before = [count(store, table) for table in tables]
+    before = [await count(store, table) for table in tables]
     await forget(store)
-    assert [count(store, table) for table in tables] == before
+    assert [await count(store, table) for table in tables] == before
     clock.pass_seconds(31 * DAY)
     await forget(store)
-    assert [count(store, table) for table in tables] == [0, 0, 0, 0]
+    assert [await count(store, table) for table in tables] == [0, 0, 0, 0]
 
 
-async def test_a_live_filler_stays_with_its_attempts(store: SqliteStore, clock: ManualClock) -> None:
+async def test_a_live_filler_stays_with_its_attempts(store: SqlStore, clock: ManualClock) -> None:
     lease = await take(store)
     await store.commit(filler(lease, 0), lease)
     clock.pass_seconds(400 * DAY)
     await forget(store)
-    assert [count(store, table) for table in ("slots", "attempts")] == [1, 1]
+    assert [await count(store, table) for table in ("slots", "attempts")] == [1, 1]
 
 
-async def test_events_of_a_transaction_that_lives_stay_however_old(store: SqliteStore, clock: ManualClock) -> None:
+async def test_events_of_a_transaction_that_lives_stay_however_old(store: SqlStore, clock: ManualClock) -> None:
     await accept(store, "tx")
     clock.pass_seconds(400 * DAY)
     await forget(store)
     assert [event.kind for event in await store.history("tx")] == ["tx.accepted"]
 
 
-async def test_positions_go_on_rising_when_every_event_was_removed(store: SqliteStore, clock: ManualClock) -> None:
+async def test_positions_go_on_rising_when_every_event_was_removed(store: SqlStore, clock: ManualClock) -> None:
     await run(store, "old", 0)
     last = await store.last_position()
     clock.pass_seconds(31 * DAY)
     await forget(store)
-    assert count(store, "events") == 0
+    assert await count(store, "events") == 0
     await accept(store, "new")
     [event] = await store.events_after(last, limit=9)
     assert (event.kind, event.tx_id) == ("tx.accepted", "new")
 
 
 async def test_a_fact_whose_first_telling_was_removed_still_says_since_when(
-    store: SqliteStore, clock: ManualClock
+    store: SqlStore, clock: ManualClock
 ) -> None:
     lease, start = await take(store), clock.now()
 
@@ -335,7 +334,8 @@ async def test_a_fact_whose_first_telling_was_removed_still_says_since_when(
     await tell()
     clock.pass_seconds(1)
     await tell()
-    store._writer.execute("DELETE FROM events WHERE times = 1 AND kind = 'lane.attention'")
+    await store.last_position()  # whoever reads gives them their places
+    await sql(store, "DELETE FROM events WHERE times = 1 AND kind = 'lane.attention'")
     await tell()
     told = [event for event in await store.events_after(0, limit=99) if event.kind == "lane.attention"]
     assert [(event.times, event.since) for event in told] == [(2, start), (3, start)]
@@ -345,7 +345,7 @@ async def test_a_fact_whose_first_telling_was_removed_still_says_since_when(
 
 
 async def test_one_step_removes_no_more_than_it_may_and_says_that_there_is_more(
-    store: SqliteStore, clock: ManualClock
+    store: SqlStore, clock: ManualClock
 ) -> None:
     for nonce in range(5):
         await run(store, f"tx{nonce}", nonce)
@@ -357,7 +357,7 @@ async def test_one_step_removes_no_more_than_it_may_and_says_that_there_is_more(
     assert await ids(store) == []
 
 
-async def test_what_may_not_go_yet_does_not_hold_up_what_may(store: SqliteStore, clock: ManualClock) -> None:
+async def test_what_may_not_go_yet_does_not_hold_up_what_may(store: SqlStore, clock: ManualClock) -> None:
     lease = await take(store)
     low, *high = await accept(store, "low", "a", "b", "c")
     await assign(store, lease, *((tx, nonce) for nonce, tx in enumerate((low, *high))))
@@ -370,8 +370,10 @@ async def test_what_may_not_go_yet_does_not_hold_up_what_may(store: SqliteStore,
     assert await ids(store) == ["a", "b", "c", "low"]
 
 
-async def test_removing_one_costs_the_same_among_a_long_history(store: SqliteStore, clock: ManualClock) -> None:
+async def test_removing_one_costs_the_same_among_a_long_history(tmp_path: Path, clock: ManualClock) -> None:
     """The steps of SQLite's own machine, counted."""
+    store = SqliteStore.open(tmp_path / "nonchalant.db", clock=clock, entropy=Counting())
+    await store.declare([LANE])
     store._writer.execute("PRAGMA synchronous = OFF")
     costs, nonce = [], 0
     for younger in (0, 500):
@@ -394,3 +396,4 @@ async def test_removing_one_costs_the_same_among_a_long_history(store: SqliteSto
         assert len(await ids(store)) == younger
         costs.append(steps)
     assert costs[1] < 1.5 * costs[0]
+    await store.close()

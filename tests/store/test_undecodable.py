@@ -1,8 +1,5 @@
 """A row that somebody or something spoilt does not stop its lane, nor hide the others."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 from structlog.testing import capture_logs
 
@@ -11,12 +8,11 @@ from nonchalant.errors import StoreUnavailable
 from nonchalant.fees import FeeRules
 from nonchalant.lifecycle import Broadcast, Confirmed, Included, Superseded
 from nonchalant.model import AttemptKind, Change, Fees, Lease, Market, Payload, Receipt, Speed, State, Transaction
-from nonchalant.ports import Filter
-from nonchalant.store.sqlite import SqliteStore
+from nonchalant.ports import Filter, Store
 from nonchalant.wishes import Bump, Cancel, Sync, Wish
 from tests.examples import LANE, a_hash, a_receipt, an_attempt
 from tests.lessons import lesson
-from tests.store.acts import Counting, ManualClock, accept, assign, filler, take, work
+from tests.store.acts import accept, assign, filler, sql, take, work
 
 SPOILT = [
     ("payload", "{"),
@@ -30,24 +26,16 @@ SPOILT = [
 ]
 
 
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    opened = SqliteStore.open(tmp_path / "nonchalant.db", clock=ManualClock(), entropy=Counting())
-    await opened.declare([LANE])
-    yield opened
-    await opened.close()
+async def spoil(store: Store, column: str, text: str, id: str = "bad") -> None:
+    assert len(await sql(store, f"UPDATE transactions SET {column} = ? WHERE id = ? RETURNING id", text, id)) == 1
 
 
-def spoil(store: SqliteStore, column: str, text: str, id: str = "bad") -> None:
-    assert store._writer.execute(f"UPDATE transactions SET {column} = ? WHERE id = ?", (text, id)).rowcount == 1
-
-
-def spoil_event(store: SqliteStore, *positions: int) -> None:
+async def spoil_event(store: Store, *positions: int) -> None:
     for position in positions:
-        assert store._writer.execute("UPDATE events SET data = '{' WHERE position = ?", (position,)).rowcount == 1
+        assert len(await sql(store, "UPDATE events SET data = '{' WHERE position = ? RETURNING 1", position)) == 1
 
 
-async def in_flight(store: SqliteStore) -> tuple[Lease, Transaction, Transaction]:
+async def in_flight(store: Store) -> tuple[Lease, Transaction, Transaction]:
     lease = await take(store)
     bad, good = await accept(store, "bad", "good")
     bad, good = await assign(store, lease, (bad, 0), (good, 1))
@@ -57,7 +45,7 @@ async def in_flight(store: SqliteStore) -> tuple[Lease, Transaction, Transaction
     return lease, bad, good
 
 
-async def loaded(store: SqliteStore, lease: Lease) -> Transaction:
+async def loaded(store: Store, lease: Lease) -> Transaction:
     [found] = [tx for tx in (await store.load(lease)).transactions if tx.id == "bad"]
     return found
 
@@ -66,12 +54,10 @@ async def loaded(store: SqliteStore, lease: Lease) -> Transaction:
 
 
 @pytest.mark.parametrize(("column", "text"), SPOILT)
-async def test_a_row_with_a_slot_is_loaded_as_a_stand_in_among_the_others(
-    store: SqliteStore, column: str, text: str
-) -> None:
+async def test_a_row_with_a_slot_is_loaded_as_a_stand_in_among_the_others(store: Store, column: str, text: str) -> None:
     lease, bad, good = await in_flight(store)
     whole = await store.load(lease)
-    spoil(store, column, text)
+    await spoil(store, column, text)
     with capture_logs() as logs:
         again = await store.load(lease)
         await store.load(lease)
@@ -88,9 +74,9 @@ async def test_a_row_with_a_slot_is_loaded_as_a_stand_in_among_the_others(
 
 
 @pytest.mark.parametrize(("column", "text"), SPOILT)
-async def test_a_stand_in_is_never_repriced(store: SqliteStore, column: str, text: str) -> None:
+async def test_a_stand_in_is_never_repriced(store: Store, column: str, text: str) -> None:
     lease, _, _ = await in_flight(store)
-    spoil(store, column, text)
+    await spoil(store, column, text)
     found = await loaded(store, lease)
     assert found.fees == Fees(120, 12)
     for base_fee in (None, 0, 10**12):
@@ -99,19 +85,19 @@ async def test_a_stand_in_is_never_repriced(store: SqliteStore, column: str, tex
 
 
 async def test_a_payload_that_can_be_read_is_kept_so_that_whoever_did_the_same_is_recognised(
-    store: SqliteStore,
+    store: Store,
 ) -> None:
     lease, bad, _ = await in_flight(store)
-    spoil(store, "attention", "{")
+    await spoil(store, "attention", "{")
     assert (await loaded(store, lease)).payload == bad.payload
-    spoil(store, "payload", "{")
+    await spoil(store, "payload", "{")
     assert (await loaded(store, lease)).payload == Payload(to=None)
 
 
 @pytest.mark.parametrize(("column", "text"), SPOILT)
-async def test_a_stand_in_goes_its_way_to_the_end(store: SqliteStore, column: str, text: str) -> None:
+async def test_a_stand_in_goes_its_way_to_the_end(store: Store, column: str, text: str) -> None:
     lease, bad, _ = await in_flight(store)
-    spoil(store, column, text)
+    await spoil(store, column, text)
     sending = work(lease)
     sending.move(await loaded(store, lease), Broadcast())
     await store.commit(sending.change(), lease)
@@ -125,32 +111,32 @@ async def test_a_stand_in_goes_its_way_to_the_end(store: SqliteStore, column: st
     settling.settle((await store.load(lease)).slots[0])
     await store.commit(settling.change(), lease)
     assert [slot.nonce for slot in (await store.load(lease)).slots] == [1]
-    row = store._reader.execute(f"SELECT state, {column} FROM transactions WHERE id = 'bad'").fetchone()
+    [row] = await sql(store, f"SELECT state, {column} FROM transactions WHERE id = 'bad'")
     assert row["state"] == "confirmed"
     # What a stand-in says in its place is never written.
     assert column == "attention" or row[column] == text
 
 
-async def test_a_stand_in_that_lost_its_nonce_is_held_and_not_sent_as_something_else(store: SqliteStore) -> None:
+async def test_a_stand_in_that_lost_its_nonce_is_held_and_not_sent_as_something_else(store: Store) -> None:
     lease, _, _ = await in_flight(store)
-    spoil(store, "payload", "{")
+    await spoil(store, "payload", "{")
     found = await store.load(lease)
     making = work(lease)
     making.move(await loaded(store, lease), Superseded(a_hash("somebody")))
     making.settle(found.slots[0])
     await store.commit(making.change(), lease)
     assert await store.queued(LANE, limit=9) == []
-    [held] = store._reader.execute("SELECT held FROM transactions WHERE id = 'bad'").fetchone()
-    assert held == 1
+    [row] = await sql(store, "SELECT held FROM transactions WHERE id = 'bad'")
+    assert row["held"]
 
 
-async def test_a_mined_row_without_a_readable_receipt_waits_for_it_again(store: SqliteStore) -> None:
+async def test_a_mined_row_without_a_readable_receipt_waits_for_it_again(store: Store) -> None:
     """It stood in the way of its whole lane once."""
     lease, bad, good = await in_flight(store)
     mining = work(lease)
     [mined] = [mining.move(bad, Included(a_receipt(str(bad.hash))))]
     await store.commit(mining.change(), lease)
-    spoil(store, "receipt", "{")
+    await spoil(store, "receipt", "{")
     found = await store.load(lease)
     again = await loaded(store, lease)
     assert (again.state, again.receipt, again.attention and again.attention.code) == (State.SENT, None, "undecodable")
@@ -167,7 +153,7 @@ async def test_a_mined_row_without_a_readable_receipt_waits_for_it_again(store: 
     assert (ended.state, ended.receipt) == (State.CONFIRMED, mined.receipt)
 
 
-async def test_a_filler_whose_receipt_cannot_be_read_waits_for_it_again(store: SqliteStore) -> None:
+async def test_a_filler_whose_receipt_cannot_be_read_waits_for_it_again(store: Store) -> None:
     lease = await take(store)
     await store.commit(filler(lease, 0), lease)
     [slot] = (await store.load(lease)).slots
@@ -175,7 +161,7 @@ async def test_a_filler_whose_receipt_cannot_be_read_waits_for_it_again(store: S
     making = work(lease)
     making.include(slot, receipt)
     await store.commit(making.change(), lease)
-    store._writer.execute("UPDATE slots SET receipt = '{'")
+    await sql(store, "UPDATE slots SET receipt = '{'")
     assert (await store.load(lease)).slots == [slot]
 
 
@@ -183,48 +169,46 @@ async def test_a_filler_whose_receipt_cannot_be_read_waits_for_it_again(store: S
 
 
 @pytest.mark.parametrize(("column", "text"), SPOILT)
-async def test_a_listing_leaves_out_what_cannot_be_read_and_says_so_once(
-    store: SqliteStore, column: str, text: str
-) -> None:
+async def test_a_listing_leaves_out_what_cannot_be_read_and_says_so_once(store: Store, column: str, text: str) -> None:
     await accept(store, "a", "bad", "c")
-    spoil(store, column, text)
+    await spoil(store, column, text)
     with capture_logs() as logs:
         for _ in range(2):
             assert [tx.id for tx in await store.transactions(Filter())] == ["c", "a"]
     assert [(entry["event"], entry["tx"]) for entry in logs] == [("row.undecodable", "bad")]
 
 
-async def test_a_page_is_short_only_at_the_end_of_a_listing(store: SqliteStore) -> None:
+async def test_a_page_is_short_only_at_the_end_of_a_listing(store: Store) -> None:
     ids = [f"tx{number}" for number in range(9)]
     await accept(store, *ids)
     for number in (0, 2, 3, 4, 5, 8):
-        spoil(store, "payload", "{", f"tx{number}")
+        await spoil(store, "payload", "{", f"tx{number}")
     assert [tx.id for tx in await store.transactions(Filter(limit=2))] == ["tx7", "tx6"]
     assert [tx.id for tx in await store.transactions(Filter(limit=2, before=7))] == ["tx1"]
     assert [tx.id for tx in await store.transactions(Filter(limit=1, before=7, sender=LANE.address))] == ["tx1"]
     assert await store.transactions(Filter(limit=2, before=2)) == []
 
 
-async def test_a_row_asked_for_by_name_is_said_to_be_unreadable(store: SqliteStore) -> None:
+async def test_a_row_asked_for_by_name_is_said_to_be_unreadable(store: Store) -> None:
     await accept(store, "bad")
-    spoil(store, "metadata", "{")
+    await spoil(store, "metadata", "{")
     with pytest.raises(StoreUnavailable, match="the row of transaction bad cannot be read; restore it"):
         await store.transaction("bad")
 
 
-async def test_a_history_leaves_out_an_event_that_cannot_be_read(store: SqliteStore) -> None:
+async def test_a_history_leaves_out_an_event_that_cannot_be_read(store: Store) -> None:
     await in_flight(store)
     first, *others = await store.history("bad")
-    spoil_event(store, first.position)
+    await spoil_event(store, first.position)
     with capture_logs() as logs:
         assert await store.history("bad") == others
     assert [(entry["event"], entry["position"]) for entry in logs] == [("row.undecodable", first.position)]
 
 
-async def test_readers_of_events_get_past_a_whole_batch_that_cannot_be_read(store: SqliteStore) -> None:
+async def test_readers_of_events_get_past_a_whole_batch_that_cannot_be_read(store: Store) -> None:
     await accept(store, *(f"tx{number}" for number in range(6)))
     events = list(await store.events_after(0, limit=99))
-    spoil_event(store, *(event.position for event in events[1:4]), events[5].position)
+    await spoil_event(store, *(event.position for event in events[1:4]), events[5].position)
     assert await store.events_after(0, limit=1) == events[:1]
     assert await store.events_after(events[0].position, limit=2) == [events[4]]
     assert await store.events_after(events[4].position, limit=2) == []
@@ -238,12 +222,12 @@ async def test_readers_of_events_get_past_a_whole_batch_that_cannot_be_read(stor
     ("column", "text"), [("body", "{"), ("body", "[]"), ("body", "{}"), ("kind", "fly"), ("body", '{"fees": "x"}')]
 )
 async def test_a_wish_that_cannot_be_read_is_refused_and_does_not_stay_for_ever(
-    store: SqliteStore, column: str, text: str
+    store: Store, column: str, text: str
 ) -> None:
     await in_flight(store)
     for id, act in (("w1", Cancel("good")), ("w2", Bump("bad")), ("w3", Sync())):
         await store.wish(Wish(id, LANE, act), limit=9)
-    store._writer.execute(f"UPDATE wishes SET {column} = ? WHERE id = 'w2'", (text,))
+    await sql(store, f"UPDATE wishes SET {column} = ? WHERE id = 'w2'", text)
     with capture_logs() as logs:
         for _ in range(2):
             assert [wish.id for wish in (await store.orders(LANE)).wishes] == ["w1", "w3"]
@@ -251,4 +235,5 @@ async def test_a_wish_that_cannot_be_read_is_refused_and_does_not_stay_for_ever(
     refused = await store.reply("w2")
     assert refused is not None
     assert refused.refused == "undecodable"
-    assert store._reader.execute("SELECT count(*) FROM wishes WHERE reply IS NULL").fetchone()[0] == 2
+    [left] = await sql(store, "SELECT count(*) AS n FROM wishes WHERE reply IS NULL")
+    assert left["n"] == 2

@@ -384,8 +384,9 @@ def _refusals() -> Iterator[None]:
         yield
     except asyncpg.IntegrityConstraintViolationError as error:
         raise RowMoved(f"the database refused the change: {error}") from error
-    except (asyncpg.DataError, ValueError):
-        raise  # a value that no retry makes storable: whoever gave it has to know
+    except asyncpg.DataError as error:
+        # A value that no retry makes storable: whoever gave it has to know.
+        raise ValueError(f"the database cannot keep this: {error}") from error
     except (asyncpg.PostgresError, *LOST) as error:
         raise StoreUnavailable(f"the store cannot be used now: {str(error) or type(error).__name__}") from error
 
