@@ -26,10 +26,18 @@ from nonchalant.lane_views import LiveLane
 from nonchalant.leaving import Leaving
 from nonchalant.model import HELD_MARK, Fees, LaneKey, Millis, OnSuperseded, Request, Speed, Transaction, TxId
 from nonchalant.notify import Doorbells
-from nonchalant.parts import adviser_of, endpoints_of, engine_rules, quotes_of, signers_of
+from nonchalant.parts import (
+    adviser_of,
+    endpoints_of,
+    engine_rules,
+    has_wake_ups,
+    open_store,
+    quotes_of,
+    signers_of,
+)
 from nonchalant.ports import Clock, Endpoint, Entropy, LaneSummary, Signer, Standing, Store
 from nonchalant.steering import LaneHandle
-from nonchalant.store.sqlite import SqliteStore
+from nonchalant.store.postgres import PostgresStore
 from nonchalant.waiting_for import MOST_COUNTED, Situation, why
 from nonchalant.wire import (
     parse_bump,
@@ -132,18 +140,23 @@ class Nonchalant:
             )
             for chain in settings.chains
         }
-        store = wrap.store(SqliteStore.open(settings.store.removeprefix("sqlite:"), clock=clock, entropy=entropy))
+        kept = await open_store(settings, clock, entropy)
+        store = wrap.store(kept)
         bells = Doorbells()
         engine = Engine(
             store=store,
             chains=chains,
             signers={lane: wrap.signer(signer) for lane, (signer, _) in keys.items()},
-            rules=engine_rules(settings, {lane: account for lane, (_, account) in keys.items()}),
+            rules=engine_rules(
+                settings, {lane: account for lane, (_, account) in keys.items()}, has_wake_ups=has_wake_ups(kept)
+            ),
             clock=clock,
             entropy=entropy,
             sinks=(bells,),
             adviser=adviser,
         )
+        if isinstance(kept, PostgresStore) and kept.wakes is not None:
+            kept.wakes.hear = engine.hear
         limits = {lane: account.queue_limit for lane, (_, account) in keys.items()}
         intake = Intake(store, clock, limits=limits, arrived=engine.poke)
         node = cls(

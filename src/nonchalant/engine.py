@@ -6,7 +6,7 @@ Stages do not call each other. The row's state is the hand-over, so recovery aft
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -124,6 +124,7 @@ class Engine:
         self._clock = clock
         self._workers: dict[LaneKey, asyncio.Task[None]] = {}
         self._services: list[asyncio.Task[None]] = []
+        self._elsewhere: frozenset[LaneKey] = frozenset()  # lanes that others worked when we last looked
         self._sweep_now = asyncio.Event()
         self._stopped = asyncio.Event()
 
@@ -169,6 +170,13 @@ class Engine:
         else:
             desk.assign_due = desk.orders_due = True
             desk.wake.set()
+        self.notifier.wake.set()
+
+    def hear(self, lanes: Sequence[LaneKey]) -> None:
+        """Another node did something in these lanes, or somewhere. What a third one works is that one's business."""
+        for lane in lanes:
+            if lane in self._signers and lane not in self._elsewhere:
+                self.poke(lane)
         self.notifier.wake.set()
 
     # services
@@ -223,6 +231,7 @@ class Engine:
         if self._stopped.is_set():
             return
         work = list(await self._store.lanes_with_work(marked=self._adviser is not None))
+        self._elsewhere = frozenset(found.lane for found in work if found.owner not in (None, self.cluster.owner))
         for found in work:
             if found.lane in self.desks:
                 self.poke(found.lane)

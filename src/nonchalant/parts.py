@@ -9,14 +9,19 @@ from nonchalant.advice import Adviser, LoneThread, load_hook
 from nonchalant.bodies import fee_fields
 from nonchalant.chain.evm import pricing
 from nonchalant.chain.evm.endpoints import EvmEndpoint
+from nonchalant.cluster import MARGIN
 from nonchalant.config import AccountSettings, ChainSettings, Settings
 from nonchalant.desk import LaneRules
 from nonchalant.engine import ChainRules, EngineRules
 from nonchalant.errors import BadSettings
+from nonchalant.installation import Installation
 from nonchalant.model import LaneKey
 from nonchalant.policy import Patience
-from nonchalant.ports import Clock, Signer
+from nonchalant.ports import Clock, Entropy, Signer
 from nonchalant.secret import read_private, resolve_secret
+from nonchalant.store.contract import SqlStore
+from nonchalant.store.postgres import STALL_SECONDS, PostgresStore
+from nonchalant.store.sqlite import SqliteStore
 from nonchalant.wire import parse_bump, parse_replacement, rules_of
 
 
@@ -103,13 +108,36 @@ def endpoints_of(settings: ChainSettings, quotes: pricing.Quotes | None) -> list
     ]
 
 
-def engine_rules(settings: Settings, accounts: Mapping[LaneKey, AccountSettings]) -> EngineRules:
+# Without wake-ups, what another node accepted is found by the sweep alone.
+SWEEP_SECONDS = 1.0
+SWEEP_WITHOUT_WAKE_UPS = 0.25
+
+
+async def open_store(settings: Settings, clock: Clock, entropy: Entropy) -> SqlStore:
+    if not Installation.is_meant_by(settings.store):
+        return SqliteStore.open(settings.store.removeprefix("sqlite:"), clock=clock, entropy=entropy)
+    # Well below the part of a lease in which its owner does not act any more: a frozen one holds nobody up.
+    stall = min(STALL_SECONDS, settings.lease_seconds * MARGIN / 2)
+    return await PostgresStore.open(
+        settings.store, entropy=entropy, listen_url=settings.listen_dsn, stall_seconds=stall
+    )
+
+
+def has_wake_ups(store: SqlStore) -> bool:
+    """Whether what other nodes do is heard at once. On SQLite all nodes are on one machine, and sweep."""
+    return not isinstance(store, PostgresStore) or store.wakes is not None
+
+
+def engine_rules(
+    settings: Settings, accounts: Mapping[LaneKey, AccountSettings], *, has_wake_ups: bool = True
+) -> EngineRules:
     widest = {
         chain.id: max((account.window for lane, account in accounts.items() if lane.chain_id == chain.id), default=1)
         for chain in settings.chains
     }
     settings_of = {chain.id: chain for chain in settings.chains}
     return EngineRules(
+        sweep_seconds=SWEEP_SECONDS if has_wake_ups else SWEEP_WITHOUT_WAKE_UPS,
         lease_seconds=settings.lease_seconds,
         retention=settings.retention * 24 * 3_600_000,
         chains={chain.id: ChainRules(chain.depth, chain.poll_interval) for chain in settings.chains},

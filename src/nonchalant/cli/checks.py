@@ -30,7 +30,7 @@ def check(config: Config = None, as_json: AsJson = False) -> None:
         show_json(
             {
                 "ok": True,
-                "store": settings.store,
+                "store": settings.store_name,
                 "listen": str(settings.listen),
                 "attention_hook": settings.attention_hook,
                 "chains": [
@@ -47,7 +47,7 @@ def check(config: Config = None, as_json: AsJson = False) -> None:
         return
     show_fields(
         [
-            ("store", settings.store),
+            ("store", settings.store_name),
             ("listen", str(settings.listen)),
             ("attention hook", settings.attention_hook),
             *(

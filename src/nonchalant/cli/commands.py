@@ -52,19 +52,20 @@ def root(
 @db.command()
 def migrate(config: Config = None, as_json: AsJson = False) -> None:
     """Bring the store to this program's schema version, making it if it is missing."""
+    from nonchalant.app import SystemEntropy
     from nonchalant.config import load_settings
-    from nonchalant.store import migrations
+    from nonchalant.store import schemas
 
-    _show_schema(migrations.migrate(load_settings(config).store), as_json=as_json)
+    _show_schema(schemas.migrate(load_settings(config).store, SystemEntropy()), as_json=as_json)
 
 
 @db.command()
 def status(config: Config = None, as_json: AsJson = False) -> None:
     """Show the store's schema version; exit code 1 if it has to be migrated."""
     from nonchalant.config import load_settings
-    from nonchalant.store import migrations
+    from nonchalant.store import schemas
 
-    found = migrations.status(load_settings(config).store)
+    found = schemas.status(load_settings(config).store)
     _show_schema(found, as_json=as_json)
     if not found.is_current:
         raise typer.Exit(1)

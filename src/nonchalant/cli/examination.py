@@ -19,9 +19,12 @@ from nonchalant.chain.evm.rpc import Call, Rpc
 from nonchalant.cli.client import Client, Refusal, ServiceUnreachable
 from nonchalant.config import ChainSettings, EndpointSettings, Settings, load_settings
 from nonchalant.errors import NodeRefused, NonchalantError, Unreachable
+from nonchalant.installation import Installation
 from nonchalant.model import Address
 from nonchalant.parts import signers_of
-from nonchalant.store.migrations import status
+from nonchalant.store import postgres_schema
+from nonchalant.store.migrations import Status
+from nonchalant.store.schemas import status
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +101,12 @@ def _hook(settings: Settings) -> Iterator[Finding]:
 def _store(settings: Settings) -> Iterator[Finding]:
     try:
         found = status(settings.store)
+        if isinstance(found.path, Installation):
+            yield from _server(found, settings.listen_dsn)
+            return
     except NonchalantError as error:
         yield Finding("store", False, str(error))
         return
-    assert isinstance(found.path, Path)
     folder = found.path.parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         yield Finding("store", False, f"cannot write in {folder}", "make the folder, or give it to this user")
@@ -112,8 +117,37 @@ def _store(settings: Settings) -> Iterator[Finding]:
     elif found.is_current:
         yield Finding("store", True, f"{found.path}, schema version {found.version}, every commit goes to disk")
     else:
-        remedy = "run `nonchalant db migrate`" if found.version < found.latest else "upgrade Nonchalant"
-        yield Finding("store", False, f"schema version {found.version}, this program needs {found.latest}", remedy)
+        yield _outdated(found)
+
+
+def _outdated(found: Status) -> Finding:
+    remedy = "run `nonchalant db migrate`" if found.version < found.latest else "upgrade Nonchalant"
+    return Finding("store", False, f"schema version {found.version}, this program needs {found.latest}", remedy)
+
+
+def _server(found: Status, listen_dsn: str | None) -> Iterator[Finding]:
+    assert isinstance(found.path, Installation)
+    if found.version == 0:
+        yield Finding("store", True, f"{found.path} can be reached; the first start makes its schema")
+    elif found.is_current:
+        yield Finding("store", True, f"{found.path}, schema version {found.version}")
+    else:
+        yield _outdated(found)
+    trouble = asyncio.run(postgres_schema.weaknesses(found.path))
+    for what, remedy in trouble.items():
+        yield Finding("store", False, what, remedy)
+    if listen_dsn is not None:
+        direct = Installation.parse(listen_dsn)
+        pooled = asyncio.run(postgres_schema.stands_behind_a_pooler(direct))
+        said = "a pooler answers there too" if pooled else f"wake-ups through {direct}"
+        yield Finding("listen_dsn", not pooled, said, "name the server itself" if pooled else "")
+    elif asyncio.run(postgres_schema.stands_behind_a_pooler(found.path)):
+        yield Finding(
+            "listen_dsn",
+            False,
+            "a pooler stands before the store, so nodes hear of each other's work only by sweeping",
+            "add listen_dsn with the address of the server itself",
+        )
 
 
 async def _chains(settings: Settings, accounts: dict[int, list[Address]]) -> list[list[Finding]]:

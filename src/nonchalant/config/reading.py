@@ -11,10 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
+from nonchalant import installation
 from nonchalant.config.accounts import check_accounts, parse_account
 from nonchalant.config.chains import parse_chain
 from nonchalant.config.settings import Listen, LogFormat, Settings
 from nonchalant.errors import BadSettings
+from nonchalant.installation import Installation
 from nonchalant.tables import Found, Table, bad, days, each, file_path, one_of, refuse_duplicates, seconds, string
 
 DEFAULT_FILE: Final = "nonchalant.toml"
@@ -22,7 +24,7 @@ DEFAULT_FILE: Final = "nonchalant.toml"
 # Scalars at the top, each with the variable that wins over the file.
 VARIABLES: Final = {
     key: f"NONCHALANT_{key.upper()}"
-    for key in ("store", "listen", "auth", "log_format", "lease_seconds", "retention", "attention_hook")
+    for key in ("store", "listen", "auth", "log_format", "lease_seconds", "retention", "attention_hook", "listen_dsn")
 }
 
 
@@ -64,11 +66,14 @@ def parse_settings(text: str, *, folder: Path, environ: Mapping[str, str], name:
         lease_seconds=root.take("lease_seconds", seconds(2, 300), 10.0),
         retention=root.take("retention", days(30, 36_500), 90),
         attention_hook=root.take("attention_hook", _hook, None),
+        listen_dsn=root.take("listen_dsn", _postgres, None),
         chains=root.need("chains", each(parse_chain), "add a [[chains]] table"),
         accounts=root.need("accounts", each(parse_account), "add an [[accounts]] table"),
     )
     refuse_duplicates("chains", "id", [str(chain.id) for chain in settings.chains])
     check_accounts(settings)
+    if settings.listen_dsn is not None and not Installation.is_meant_by(settings.store):
+        raise bad("listen_dsn", "only a store on PostgreSQL has wake-ups; leave it out")
     return settings
 
 
@@ -82,11 +87,22 @@ def _hook(found: Found) -> str:
 def _store(found: Found) -> str:
     text = string(found)
     scheme, colon, path = text.partition(":")
+    if scheme in installation.SCHEMES:
+        return _postgres(found)
     if scheme != "sqlite" or not colon or not path:
-        raise bad(found.path, 'this version keeps its data in SQLite only; write "sqlite:PATH"')
+        raise bad(found.path, 'expected "sqlite:PATH" or "postgresql://USER@HOST/DATABASE"')
     if path == ":memory:":
         raise bad(found.path, "what is accepted must survive the process; name a file")
     return f"sqlite:{file_path(replace(found, value=path))}"
+
+
+def _postgres(found: Found) -> str:
+    """The address as it is given: it may carry a password, so no error repeats it."""
+    try:
+        Installation.parse(string(found))
+    except ValueError as error:
+        raise bad(found.path, str(error)) from None
+    return string(found)
 
 
 def _listen(found: Found) -> Listen:

@@ -11,6 +11,7 @@ from typing import Literal
 
 from nonchalant.fees import FeeRules
 from nonchalant.health import HealthRules
+from nonchalant.installation import Installation
 from nonchalant.model import Millis, Speed, Wei
 from nonchalant.policy import DEFAULT_BUMP_AFTER, Blocks
 from nonchalant.secret import Secret
@@ -167,15 +168,21 @@ class AccountSettings:
 class Settings:
     """`log_format` None: human on a terminal, else JSON."""
 
-    store: str
+    store: str = field(repr=False)  # may carry a password; `store_name` does not
     listen: Listen = Listen("127.0.0.1", 8645)
     auth: Literal["off"] = "off"
     log_format: LogFormat | None = None
     lease_seconds: float = 10.0
     retention: int = 90  # days, from a transaction's end
     attention_hook: str | None = None  # "package.module:function"
+    listen_dsn: str | None = field(default=None, repr=False)  # past a pooler, for wake-ups
     chains: tuple[ChainSettings, ...]
     accounts: tuple[AccountSettings, ...]
+
+    @property
+    def store_name(self) -> str:
+        """As it may be printed."""
+        return str(Installation.parse(self.store)) if Installation.is_meant_by(self.store) else self.store
 
     def chain(self, chain_id: int) -> ChainSettings | None:
         return next((chain for chain in self.chains if chain.id == chain_id), None)

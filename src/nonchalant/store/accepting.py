@@ -31,38 +31,42 @@ def accept(
     events: list[Event] = []
     pending = dict(enumerate(requests))
     while pending:
-        fitting, refused = _fitting(pending, depths, limits, at)
+        # One that repeats another of the batch has its answer only after that one.
+        first = _without_repeats(pending)
+        fitting, refused = _fitting(first, depths, limits, at)
         columns = [{"n": n, **rows.request_columns(request)} for n, request in fitting.items()]
         inserted = yield from ask_for_each("insert_transaction", columns, at=at)
         for row in inserted:
-            request = pending.pop(row["n"])
+            request = first.pop(row["n"])
             answers[row["n"]] = rows.accepted(request, row["place"], at)
             depths[request.lane] += 1
             events.append(Event(kind="tx.accepted", lane=request.lane, at=at, tx_id=request.id))
-        # What is known already is not refused, whatever the lane says.
-        answers |= yield from _known(pending, legible)
+        # What is known already is not refused, whatever the lane says; and it leaves its room to another.
+        known = yield from _known(first, legible)
+        answers |= refused | known if len(inserted) == len(fitting) else known
         pending = {n: request for n, request in pending.items() if n not in answers}
-        # What turned out to be known leaves its room to another; else those without room are refused.
-        if len(inserted) == len(fitting):
-            answers |= {n: refused[n] for n in pending.keys() & refused.keys()}
-            pending = {n: request for n, request in pending.items() if n not in answers}
     yield from tell(events)
     return [answers[n] for n in range(len(requests))]
+
+
+def _without_repeats(requests: Mapping[int, Request]) -> dict[int, Request]:
+    """Those that share neither id nor key with one before them."""
+    ids, keys, first = set[TxId](), set[tuple[str, str]](), dict[int, Request]()
+    for n, request in requests.items():
+        key = (request.tenant, request.idempotency_key or "")
+        if request.id not in ids and (request.idempotency_key is None or key not in keys):
+            first[n] = request
+        ids.add(request.id)
+        keys.add(key)
+    return first
 
 
 def _fitting(
     requests: Mapping[int, Request], depths: Mapping[LaneKey, int], limits: Mapping[LaneKey, int], at: Millis
 ) -> tuple[dict[int, Request], dict[int, Acceptance]]:
-    """Those that there is room for, and why not, of the others. One that repeats another has to wait for its answer."""
+    """Those that there is room for, and why not, of the others."""
     depths, fitting, refused = dict(depths), dict[int, Request](), dict[int, Acceptance]()
-    ids, keys = set[TxId](), set[tuple[str, str | None]]()
     for n, request in requests.items():
-        key = (request.tenant, request.idempotency_key)
-        repeats = request.id in ids or (key in keys and request.idempotency_key is not None)
-        ids.add(request.id)
-        keys.add(key)
-        if repeats:
-            continue
         if depths[request.lane] == CLOSED:
             refused[n] = Draining()
         elif request.valid_until is not None and request.valid_until <= at:

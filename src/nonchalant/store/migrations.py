@@ -15,7 +15,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from nonchalant.errors import BadSettings, StoreUnavailable
-from nonchalant.store.installation import Installation
+from nonchalant.installation import Installation
 
 _NUMBERED = re.compile(r"(\d{4})_\w+\.sql")
 _SQL = files("nonchalant.store") / "sql"

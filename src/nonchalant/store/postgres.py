@@ -7,19 +7,19 @@ statements themselves. Nothing is kept in a session, so a pooler may give every 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar
 
 import asyncpg
 import structlog
 
-from nonchalant.errors import CommitUnknown, LeaseLost, RowMoved, StoreUnavailable
+from nonchalant.errors import BadSettings, CommitUnknown, LeaseLost, RowMoved, StoreUnavailable
 from nonchalant.history import fact_of
-from nonchalant.model import Control, Event, LaneKey, Lease, Mode, Request, Stranger, Transaction
+from nonchalant.installation import Installation
+from nonchalant.model import Change, Control, Event, LaneKey, Lease, Mode, Request, Stranger, Transaction
 from nonchalant.ports import Acceptance, Entropy, Wished
 from nonchalant.store import owning, postgres_schema, rows
 from nonchalant.store.contract import SqlStore
-from nonchalant.store.installation import Installation
 from nonchalant.store.statements import Statements
 from nonchalant.store.talk import (
     Answer,
@@ -92,20 +92,19 @@ class PostgresStore(SqlStore):
         cls, url: str, *, entropy: Entropy, listen_url: str | None = None, stall_seconds: float = STALL_SECONDS
     ) -> PostgresStore:
         """Reach the server, making the schema if it is missing; one of another version is refused until migrated."""
-        installation = Installation.parse(url)
-        with postgres_schema.unreachable(installation):
-            pooled = await postgres_schema.prepare(installation, entropy.token())
-            pools = [await _pool(installation, most, pooled=pooled) for most in (FOR_WORK, FOR_LEASES)]
-        direct = installation if listen_url is None else Installation.parse(listen_url)
-        wakes = None if pooled and listen_url is None else Wakes(direct, installation.schema)
-        store = cls(installation=installation, work=pools[0], leases=pools[1], wakes=wakes, stall_seconds=stall_seconds)
-        try:
+        installation = _parsed(url)
+        direct = installation if listen_url is None else _parsed(listen_url)
+        async with AsyncExitStack() as opened:
+            with postgres_schema.unreachable(installation):
+                pooled = await postgres_schema.prepare(installation, entropy.token())
+                work, leases = [await _pool(installation, most, pooled=pooled) for most in (FOR_WORK, FOR_LEASES)]
+            wakes = None if pooled and listen_url is None else Wakes(direct, installation.schema)
+            store = cls(installation=installation, work=work, leases=leases, wakes=wakes, stall_seconds=stall_seconds)
+            opened.push_async_callback(store.close)
             await store._look_around()
             if wakes is not None:
                 await wakes.start()
-        except BaseException:
-            await store.close()
-            raise
+            opened.pop_all()
         return store
 
     async def close(self) -> None:
@@ -135,7 +134,7 @@ class PostgresStore(SqlStore):
         self._wake(lane)
         return before
 
-    async def commit(self, change: Any, lease: Lease) -> None:
+    async def commit(self, change: Change, lease: Lease) -> None:
         await super().commit(change, lease)
         if change.events:
             self._wake()
@@ -151,23 +150,23 @@ class PostgresStore(SqlStore):
         return await self._write(owning.heartbeat(owner, ttl), leases=True)
 
     async def acquire(self, lane: LaneKey, owner: str, ttl: float) -> int | None:
-        return await self._write(owning.acquire(lane, owner, ttl), leases=True)
+        try:
+            return await self._write(owning.acquire(lane, owner, ttl), leases=True)
+        except Locked:
+            return None  # whoever holds on to it for so long has it
 
     async def renew(self, leases: Sequence[Lease], ttl: float) -> Sequence[LaneKey]:
         """All in one statement; those that a transaction had locked one by one, so that none waits for another's."""
-        renewed = list(await self._write(owning.renew(leases, ttl), leases=True))
+        renewed = set(await self._write(owning.renew(leases, ttl), leases=True))
         for lease in leases:
-            if lease.lane in renewed:
-                continue
-            try:
-                renewed += await self._write(owning.renew_one(lease, ttl), leases=True)
-            except StoreUnavailable as error:
-                # Its own transaction has stalled, or somebody else's take-over.
-                log.warning("lease.locked", lane=str(lease.lane), reason=str(error))
-        return renewed
+            if lease.lane not in renewed:
+                with suppress(Locked):
+                    renewed.update(await self._write(owning.renew_one(lease, ttl), leases=True))
+        return sorted(renewed)
 
     async def release(self, leases: Sequence[Lease], owner: str | None = None) -> None:
         await self._write(owning.release(leases, owner), leases=True)
+        self._wake(*(lease.lane for lease in leases))
 
     # a store that lost commits
 
@@ -193,12 +192,12 @@ class PostgresStore(SqlStore):
         self._incarnation = await self._write(_raised(found, known))
         self._seen = found
 
-    def _check_fence(self, answer: Answer, seen: Whereabouts | None) -> None:
-        """`LeaseLost` if the store lost commits since: the copy of the lane in memory is worth nothing."""
+    def _check_fence(self, answer: Answer, seen: Whereabouts | None, incarnation: int) -> None:
+        """`_Lost` if the store lost commits since: the copy of the lane in memory is worth nothing."""
         for row in answer.rows:
             found = Whereabouts.of(row)
             if seen is not None and found.has_lost(seen):
-                raise _Lost(found)
+                raise _Lost(found, seen, incarnation)
             if self._seen is not None:
                 self._seen = found.since(self._seen)
 
@@ -209,9 +208,7 @@ class PostgresStore(SqlStore):
             async with self._transaction(self._leases if leases else self._work) as connection:
                 return await self._run(connection, procedure)
         except _Lost as loss:
-            seen = self._seen
-            assert seen is not None
-            await self._raise_incarnation(loss.found, self._incarnation, seen)
+            await self._raise_incarnation(loss.found, loss.incarnation, loss.seen)
             raise LeaseLost("the store has lost commits; every lane is compared with its chain first") from None
 
     @asynccontextmanager
@@ -236,7 +233,7 @@ class PostgresStore(SqlStore):
             try:
                 await connection.execute(self._begin)
             except BaseException as error:
-                connection.terminate()
+                _cut(connection)
                 await pool.release(connection)
                 if not isinstance(error, LOST) or beginning == BEGINNINGS:
                     raise
@@ -277,9 +274,10 @@ class PostgresStore(SqlStore):
                 values = statement.values_of_each(each, common)
                 return await self._ask(connection, statement.sql, values, statement.gives_rows)
             case Fence(lease):
-                seen = self._seen  # before the question: answers on other connections may overtake this one
+                # Before the question: answers on other connections may overtake this one.
+                seen, incarnation = self._seen, self._incarnation
                 answer = await self._take(connection, Ask("fence", holder(lease)))
-                self._check_fence(answer, seen)
+                self._check_fence(answer, seen, incarnation)
                 return answer
             case Moment():
                 return await self._take(connection, Ask("moment"))
@@ -315,7 +313,7 @@ class PostgresStore(SqlStore):
                 found = await connection.fetch(sql, *values)
                 return Answer(found, len(found))
             except LOST:
-                connection.terminate()
+                _cut(connection)
                 if beginning == BEGINNINGS:
                     raise
             finally:
@@ -323,12 +321,18 @@ class PostgresStore(SqlStore):
         raise AssertionError("the last question returns or raises")
 
 
+class Locked(StoreUnavailable):
+    """Somebody else's transaction holds what this one needs; nothing happened."""
+
+
 class _Lost(Exception):
     """Commits that were seen are missing."""
 
-    def __init__(self, found: Whereabouts) -> None:
+    def __init__(self, found: Whereabouts, seen: Whereabouts, incarnation: int) -> None:
         super().__init__()
         self.found = found
+        self.seen = seen
+        self.incarnation = incarnation
 
 
 def _once(query: str, **columns: object) -> Procedure[None]:
@@ -354,16 +358,22 @@ def _numbered() -> Procedure[None]:
     yield Ask("end_numbering", {"numbered": numbered.count})
 
 
+def _cut(connection: asyncpg.Connection) -> None:
+    """Whatever state it is in, nobody uses it again."""
+    with suppress(asyncpg.InterfaceError):  # the driver noticed that it is gone, and took it back
+        connection.terminate()
+
+
 async def _commit(connection: asyncpg.Connection) -> None:
     try:
         said = await connection.execute("COMMIT")
     except asyncpg.PostgresError as error:
         if getattr(error, "severity_en", error.severity) == "ERROR":
             raise StoreUnavailable(f"the store refused the commit: {error}") from error
-        connection.terminate()
+        _cut(connection)
         raise CommitUnknown(f"the commit did not report back: {error}") from error
     except LOST as error:
-        connection.terminate()
+        _cut(connection)
         raise CommitUnknown(f"the commit did not report back: {str(error) or type(error).__name__}") from error
     if said != "COMMIT":
         raise StoreUnavailable("the store rolled the transaction back")
@@ -374,7 +384,7 @@ async def _roll_back(connection: asyncpg.Connection) -> None:
     try:
         await connection.execute("ROLLBACK")
     except (asyncpg.PostgresError, *LOST):
-        connection.terminate()
+        _cut(connection)
 
 
 @contextmanager
@@ -387,8 +397,17 @@ def _refusals() -> Iterator[None]:
     except asyncpg.DataError as error:
         # A value that no retry makes storable: whoever gave it has to know.
         raise ValueError(f"the database cannot keep this: {error}") from error
+    except asyncpg.LockNotAvailableError as error:
+        raise Locked(f"the store cannot be used now: {error}") from error
     except (asyncpg.PostgresError, *LOST) as error:
         raise StoreUnavailable(f"the store cannot be used now: {str(error) or type(error).__name__}") from error
+
+
+def _parsed(url: str) -> Installation:
+    try:
+        return Installation.parse(url)
+    except ValueError as error:
+        raise BadSettings(f"store: {error}") from None
 
 
 async def _no_reset(_: object) -> None:

@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager, contextmanager
 import asyncpg
 
 from nonchalant.errors import StoreUnavailable
+from nonchalant.installation import Installation
 from nonchalant.store import migrations
-from nonchalant.store.installation import Installation
 from nonchalant.store.migrations import Migration, Status
 from nonchalant.store.statements import in_schema
 
@@ -59,9 +59,34 @@ async def is_pooled(connection: asyncpg.Connection) -> bool:
     return works != named
 
 
+async def stands_behind_a_pooler(installation: Installation) -> bool:
+    with unreachable(installation):
+        async with connected(installation) as connection:
+            return await is_pooled(connection)
+
+
+async def weaknesses(installation: Installation) -> dict[str, str]:
+    """Settings of the server with which an acknowledged commit can be lost, and the remedy of each."""
+    with unreachable(installation):
+        async with connected(installation) as connection:
+            found = await connection.fetch(
+                "SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit')"
+            )
+    return {
+        f"the server runs with {row['name']} = off: a crash loses what was acknowledged": f"set {row['name']} = on there"
+        for row in found
+        if row["setting"] == "off"
+    }
+
+
 async def version_of(connection: asyncpg.Connection, installation: Installation) -> int:
     """0: nothing is there yet."""
-    there = await connection.fetchval("SELECT to_regclass($1)", f'"{installation.schema}".meta')
+    # From the tables themselves: what a session remembers of names may be older than its snapshot.
+    there = await connection.fetchval(
+        "SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"
+        " WHERE nspname = $1 AND relname = 'meta'",
+        installation.schema,
+    )
     if there is None:
         return 0
     version: int = await connection.fetchval(in_schema("SELECT version FROM nonchalant.meta", installation.schema))

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 import asyncpg
 import structlog
 
+from nonchalant.installation import Installation
 from nonchalant.model import LaneKey
-from nonchalant.store.installation import Installation
 
 log = structlog.get_logger()
 
@@ -37,6 +37,7 @@ class Wakes:
         self._dsn = installation.dsn
         self._channel = f"nonchalant_{schema}"
         self._lanes: set[LaneKey] = set()
+        self._own_pid = 0
         self._due = asyncio.Event()
         self._over = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -70,6 +71,7 @@ class Wakes:
         )
         try:
             self._over.clear()
+            self._own_pid = connection.get_server_pid()
             connection.add_termination_listener(lambda _: self._end())
             await connection.add_listener(self._channel, self._heard)
             # What was said while nobody listened is not said again.
@@ -93,7 +95,9 @@ class Wakes:
             text = "\n".join(f"{lane.chain_id} {lane.address}" for lane in lanes[start : start + LANES_A_MESSAGE])
             await connection.execute("SELECT pg_notify($1, $2)", self._channel, text)
 
-    def _heard(self, _connection: object, _pid: int, _channel: str, text: object) -> None:
+    def _heard(self, _connection: object, pid: int, _channel: str, text: object) -> None:
+        if pid == self._own_pid:
+            return
         lanes = []
         for line in str(text).splitlines():
             chain_id, _, address = line.partition(" ")

@@ -31,7 +31,8 @@ UPDATE nonchalant.meta SET system_identifier = :system_identifier, timeline = :t
 -- raise_incarnation --
 -- The store has lost commits: every lane must be reconciled. No row: another node has raised it since.
 UPDATE nonchalant.meta SET
-    incarnation = greatest(incarnation, :seen) + 1, system_identifier = :system_identifier, timeline = :timeline
+    incarnation = greatest(incarnation, :seen) + 1, timeline = :timeline,
+    system_identifier = coalesce(:system_identifier, system_identifier)
 WHERE incarnation <= :seen
 RETURNING incarnation;
 
