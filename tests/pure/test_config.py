@@ -299,7 +299,9 @@ def test_secrets_are_in_no_repr() -> None:
         (('"http://127.0.0.1:8545"', '{ url = "http://x", weight = 2 }'), "chains[0].endpoints[0].weight", "unknown"),
         (("chains = [1]", "chains = [1]\nwindows = 3"), "accounts[0].windows", "did you mean window?"),
         (("env =", "evn ="), "accounts[0].key.evn", "did you mean env?"),
-        (('"sqlite:nonchalant.db"', '"postgresql://user@host/db"'), "store", "SQLite only"),
+        (('"sqlite:nonchalant.db"', '"mysql://host/database"'), "store", "sqlite:PATH"),
+        (('"sqlite:nonchalant.db"', '"postgresql://u:hushhush@host/d?schema=Two"'), "store", "schema is one word"),
+        (('"sqlite:nonchalant.db"', '"sqlite:n.db"\nlisten_dsn = "postgresql://host/d"'), "listen_dsn", "leave it out"),
         (('"sqlite:nonchalant.db"', '"sqlite:"'), "store", "sqlite:PATH"),
         (('"sqlite:nonchalant.db"', '"sqlite::memory:"'), "store", "name a file"),
         (('"sqlite:nonchalant.db"', "5"), "store", "expected text"),
@@ -510,3 +512,16 @@ def test_any_file_and_environment_give_settings_or_a_named_error(text: str, valu
         for body in (text, SMALLEST):
             with suppress(BadSettings):
                 read(body, **environ)
+
+
+def test_a_store_on_postgresql_is_taken_as_it_is_and_shown_without_its_password() -> None:
+    found = read(SMALLEST.replace('"sqlite:nonchalant.db"', '"postgresql://u:hushhush@h/d?schema=two"'))
+    assert found.store == "postgresql://u:hushhush@h/d?schema=two"
+    assert found.store_name == "postgresql://u@h/d?schema=two"
+    assert "hushhush" not in repr(found)
+
+
+def test_no_error_repeats_the_password_of_a_store() -> None:
+    assert "hushhush" not in refusal(
+        SMALLEST.replace('"sqlite:nonchalant.db"', '"postgresql://u:hushhush@h/d?schema=A"')
+    )
