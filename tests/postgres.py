@@ -6,6 +6,7 @@ import os
 import pwd
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -147,3 +148,40 @@ def running() -> Iterator[Cluster]:
             yield cluster
         finally:
             cluster.stop()
+
+
+@contextmanager
+def pooler(cluster: Cluster, *, size: int = 3) -> Iterator[str]:
+    """The address of a PgBouncer in transaction mode before the server, with few sessions, so that they are shared."""
+    with temporary_folder() as folder:
+        port = free_port()
+        (folder / "users").write_text('"postgres" ""\n')
+        settings = folder / "pgbouncer.ini"
+        settings.write_text(
+            f"[databases]\n* = host=127.0.0.1 port={cluster.port}\n"
+            f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n"
+            f"auth_type = trust\nauth_file = {folder / 'users'}\n"
+            f"pool_mode = transaction\ndefault_pool_size = {size}\nmax_client_conn = 200\n"
+        )
+        for file in (folder / "users", settings):
+            give(file)
+        command = [*unprivileged(), program("pgbouncer"), "-q", str(settings)]
+        with (folder / "log").open("w") as said:
+            process = subprocess.Popen(command, stdout=said, stderr=said, stdin=subprocess.DEVNULL)
+        try:
+            _wait_for(port, process, folder / "log")
+            yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(START_SECONDS)
+
+
+def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    give_up_at = time.monotonic() + START_SECONDS
+    while True:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        if process.poll() is not None or time.monotonic() > give_up_at:
+            raise TimeoutError(f"PgBouncer does not answer:\n{log.read_text()}")
+        time.sleep(0.02)

@@ -7,7 +7,7 @@ import itertools
 import os
 import re
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,9 +148,9 @@ async def empty(store: PostgresStore) -> None:
         await connection.execute(f"BEGIN; SET LOCAL session_replication_role = replica; {deletes}; COMMIT")
 
 
-async def accept(store: Store, *ids: str, **fields: Any) -> list[Transaction]:
+async def accept(store: Store, *ids: str, limits: Mapping[LaneKey, int] = LIMITS, **fields: Any) -> list[Transaction]:
     """New transactions with these ids."""
-    answers = await store.accept([a_request(id, **fields) for id in ids], limits=LIMITS)
+    answers = await store.accept([a_request(id, **fields) for id in ids], limits=limits)
     return [only_transaction(answer) for answer in answers]
 
 

@@ -172,20 +172,22 @@ class PostgresStore(SqlStore):
 
     async def _look_around(self) -> None:
         """See where the server stands, and whether it is where it was."""
-        seen = self._seen
+        seen, incarnation = self._seen, self._incarnation
         [here] = await self._read_rows("place")
         [position] = await self._read_rows("position")
         found = Whereabouts.of(here)
         if position["system_identifier"] is None:
             await self._write(_once("settle_down", system_identifier=found.system, timeline=found.timeline))
-        elif seen is None:
-            # As far as this node knows, it begins where the store was last seen; its log may have any length.
+            position = {**position, "system_identifier": found.system, "timeline": found.timeline}
+        if seen is None:
+            # A node that starts begins where the store was last seen; how far its log went then, nobody knows.
             seen = Whereabouts(position["system_identifier"], position["timeline"], 0)
-        if seen is not None and found.has_lost(seen):
-            await self._raise_incarnation(found, max(self._incarnation, position["incarnation"]), seen)
-        else:
-            self._incarnation = max(self._incarnation, position["incarnation"])
-        self._seen = found if self._seen is None or self._seen.timeline != found.timeline else found.since(self._seen)
+            incarnation = position["incarnation"]
+        if found.has_lost(seen):
+            await self._raise_incarnation(found, incarnation, seen)
+            return
+        self._incarnation = max(self._incarnation, position["incarnation"])
+        self._seen = found.since(self._seen or found)
 
     async def _raise_incarnation(self, found: Whereabouts, known: int, seen: Whereabouts) -> None:
         log.error("store.lost_commits", timeline=found.timeline, wal=found.wal, seen=seen.wal)

@@ -1,0 +1,141 @@
+"""A PostgreSQL that lost commits is noticed, by a real restore and a promoted standby; one that lost nothing is left in peace."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from nonchalant.errors import LeaseLost
+from nonchalant.ports import Filter
+from nonchalant.store.postgres import PostgresStore
+from tests.examples import LANE
+from tests.postgres import Cluster, give, program, running, unprivileged
+from tests.store.acts import Counting, accept, filler, take
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Cluster]:
+    with running() as cluster:
+        yield cluster
+
+
+async def opened(cluster: Cluster, schema: str) -> PostgresStore:
+    store = await PostgresStore.open(f"{cluster.dsn}?schema={schema}", entropy=Counting())
+    await store.declare([LANE])
+    return store
+
+
+def copied(cluster: Cluster, to: str) -> Path:
+    """The server's files, while it is stopped."""
+    copy = cluster.folder / to
+    shutil.copytree(cluster.data, copy, symlinks=True)
+    return copy
+
+
+def run(*command: str, given: str | None = None) -> str:
+    return subprocess.run(command, input=given, check=True, capture_output=True, text=True).stdout
+
+
+def put_back(cluster: Cluster, copy: Path) -> None:
+    shutil.rmtree(cluster.data)
+    copy.rename(cluster.data)
+    for path in (cluster.data, *cluster.data.rglob("*")):
+        give(path)
+
+
+async def test_a_restart_and_a_crash_lose_nothing_and_are_not_taken_for_a_loss(server: Cluster) -> None:
+    store = await opened(server, "calm")
+    lease = await take(store)
+    for number, how in enumerate((signal.SIGINT, signal.SIGQUIT)):
+        await store.commit(filler(lease, number), lease)
+        server.restart(how)
+        assert await store.heartbeat("old", 10) == 1
+        await store.commit(filler(lease, number + 10), lease)
+    assert await store.incarnation() == 0
+    await store.close()
+
+
+async def test_an_older_state_put_back_is_noticed_once_by_nodes_that_saw_the_newer_one(server: Cluster) -> None:
+    one, two = await opened(server, "older"), await opened(server, "older")
+    lease = await take(one)
+    await accept(one, "kept")
+    server.stop()
+    copy = copied(server, "snapshot")
+    server.start()
+    await accept(one, "lost")
+    for number in range(50):
+        await one.commit(filler(lease, number), lease)
+    await two.heartbeat("two", 10)
+    server.stop()
+    put_back(server, copy)
+    server.start()
+    # The owner finds out by its next commit: whatever it has in memory counts for nothing.
+    with capture_logs() as logs, pytest.raises(LeaseLost, match="lost commits"):
+        await one.commit(filler(lease, 50), lease)
+    assert [entry["event"] for entry in logs] == ["store.lost_commits"]
+    with pytest.raises(LeaseLost):
+        await one.load(lease)
+    await two.heartbeat("two", 10)
+    assert await one.incarnation() == 1
+    assert await two.incarnation() == 1
+    assert [tx.id for tx in await one.transactions(Filter())] == ["kept"]
+    # A lane that is taken now knows that it must be reconciled.
+    again = await take(one, "one")
+    assert again.epoch > lease.epoch
+    assert (await one.load(again)).record.incarnation == 0
+    # And nobody finds the same loss a second time.
+    three = await opened(server, "older")
+    for node in (one, two, three):
+        await node.heartbeat("n", 10)
+        assert await node.incarnation() == 1
+        await node.close()
+
+
+async def test_a_promoted_standby_that_lagged_is_noticed_also_by_a_node_that_starts_then(server: Cluster) -> None:
+    before = await opened(server, "promoted")
+    await accept(before, "kept")
+    standby = Cluster(server.folder)
+    standby.folder = server.folder / "standby"
+    standby.folder.mkdir()
+    give(standby.folder)
+    backup = [program("pg_basebackup"), "-h", "127.0.0.1", "-p", str(server.port), "-U", "postgres"]
+    run(*unprivileged(), *backup, "-D", str(standby.data), "-R", "-X", "stream", "-c", "fast")
+    standby.configure({"unix_socket_directories": str(standby.folder)})
+    await accept(before, "lost")  # the standby is not even up
+    await before.close()
+    server.stop(signal.SIGQUIT)
+    standby.start()
+    try:
+        assert run(program("psql"), "-qAt", "-c", "SELECT pg_promote()", standby.dsn) == "t\n"
+        with capture_logs() as logs:
+            after = await opened(standby, "promoted")
+        assert [entry["event"] for entry in logs] == ["store.lost_commits"]
+        assert await after.incarnation() == 1
+        assert [tx.id for tx in await after.transactions(Filter())] == ["kept"]
+        await after.close()
+        again = await opened(standby, "promoted")
+        assert await again.incarnation() == 1
+        await again.close()
+    finally:
+        standby.stop()
+        server.start()
+
+
+async def test_a_dump_that_was_restored_on_another_server_is_noticed(server: Cluster, postgres: Cluster) -> None:
+    store = await opened(server, "dumped")
+    await accept(store, "kept")
+    await store.close()
+    dump = run(program("pg_dump"), "--no-owner", "-n", "dumped", server.dsn)
+    run(program("psql"), "-q", "-v", "ON_ERROR_STOP=1", postgres.dsn, given=dump)
+    moved = await opened(postgres, "dumped")
+    assert await moved.incarnation() == 1
+    assert [tx.id for tx in await moved.transactions(Filter())] == ["kept"]
+    await accept(moved, "new")
+    assert [event.tx_id for event in await moved.events_after(0, limit=9)] == ["kept", "new"]
+    await moved.close()
