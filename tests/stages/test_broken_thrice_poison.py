@@ -1,38 +1,21 @@
 """Found by a third adversary: what is set aside, and what the lane owes the others meanwhile."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from nonchalant import assign, filling, rescue
 from nonchalant.errors import SignerFailed
-from nonchalant.model import Draft, Speed, State, Transaction
+from nonchalant.model import Speed, State
 from nonchalant.poison import ASIDE_FOR
 from nonchalant.policy import Patience
-from nonchalant.sim.wire import read_order
 from nonchalant.windows import Pace
 from nonchalant.wishes import Release, Reserve
+from tests.stages.poisons import POISON, choke_encoder, choke_signer, settles
 from tests.stages.rig import ALICE, GWEI, Rig, staged
 
 HOLDER = "a" * 32
-POISON = OverflowError("this one is too much")
 QUICK = Patience(bump_after=dict.fromkeys(Speed, 20_000))
-
-
-def label_of(draft: Draft) -> str:
-    return read_order(draft.payload.data).label
-
-
-def choke_on(rig: Rig, label: str) -> None:
-    digest = rig.chain.digest
-
-    def choke(draft: Draft) -> bytes:
-        if draft.payload.data and label_of(draft) == label:
-            raise POISON
-        return digest(draft)
-
-    rig.chain.digest = choke  # type: ignore[method-assign]
 
 
 def tolerate(rig: Rig) -> None:
@@ -40,18 +23,10 @@ def tolerate(rig: Rig) -> None:
         rig.tolerate(event)
 
 
-async def settles(rig: Rig, *txs: Transaction, blocks: int = 12) -> None:
-    for _ in range(blocks):
-        if all([await rig.state(tx) is State.CONFIRMED for tx in txs]):
-            return
-        await rig.mine()
-    assert await rig.states(txs) == [State.CONFIRMED] * len(txs)
-
-
 @staged()
 async def test_a_mark_that_could_not_be_written_is_written_later(rig: Rig) -> None:
     tolerate(rig)
-    choke_on(rig, "bad")
+    choke_encoder(rig, "bad")
     rig.database.execute(
         "CREATE TRIGGER no_marks BEFORE UPDATE ON transactions WHEN NEW.attention LIKE '%set_aside%'"
         " BEGIN SELECT RAISE(ABORT, 'not now'); END"
@@ -70,7 +45,7 @@ async def test_what_is_left_aside_is_given_up_past_its_deadline_and_leaves_no_ho
     tolerate(rig)
     bad = await rig.submit("bad", valid_for=200.0, fees=Speed.FAST)
     await rig.reaches(bad, State.SENT)
-    choke_on(rig, "bad")
+    choke_encoder(rig, "bad")
     for voice in rig.endpoints:
         voice.endpoint.pool.clear()
     rig.chain.fee_level = 500 * GWEI
@@ -88,29 +63,10 @@ async def test_what_is_left_aside_is_given_up_past_its_deadline_and_leaves_no_ho
     assert await rig.state(bad) in (State.EXPIRED, State.CONFIRMED)
 
 
-def refuse_to_sign(rig: Rig, label: str) -> None:
-    sign, digest = rig.signer.sign, rig.chain.digest
-    poisonous: set[bytes] = set()
-
-    def remember(draft: Draft) -> bytes:
-        made = digest(draft)
-        if draft.payload.data and label_of(draft) == label:
-            poisonous.add(made)
-        return made
-
-    async def choke(digests: Sequence[bytes]) -> Sequence[bytes]:
-        if poisonous & set(digests):
-            raise SignerFailed("not this one")
-        return await sign(digests)
-
-    rig.chain.digest = remember  # type: ignore[method-assign]
-    rig.signer.sign = choke  # type: ignore[method-assign]
-
-
 @staged(pace=Pace.STRICT)
 async def test_a_payload_the_signer_refuses_leaves_the_line_where_one_goes_at_a_time(rig: Rig) -> None:
     tolerate(rig)
-    refuse_to_sign(rig, "bad")
+    choke_signer(rig, "bad", SignerFailed("not this one"))
     bad, *good = await rig.submit_all(["bad", *(f"good-{n}" for n in range(5))])
     await rig.advance(60.0)
     await settles(rig, *good, blocks=60)
@@ -132,7 +88,7 @@ async def test_a_signer_that_is_down_for_a_while_sets_nobody_aside_where_one_goe
 
 @staged()
 async def test_a_replacement_the_signer_refuses_is_refused_and_the_lane_goes_on(rig: Rig) -> None:
-    refuse_to_sign(rig, "bad")
+    choke_signer(rig, "bad", SignerFailed("not this one"))
     tx = await rig.submit("tx")
     await rig.reaches(tx, State.SENT)
     await rig.asking.replace(tx.id, rig.payload("bad"))

@@ -5,19 +5,14 @@ import pytest
 from nonchalant.model import State, Transaction
 from nonchalant.ports import Filter
 from tests.lessons import lesson
+from tests.stages.poisons import SPOILT, past_every_check, settles, spoil
 from tests.stages.rig import ALICE, Rig, staged
-from tests.stages.test_poison import SPOILT, settles, spoil
 
 
 def remove(rig: Rig, table: str, tx: Transaction) -> None:
-    """Past every trigger, as a faulty disk or hand would."""
-    triggers = rig.database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
-    for trigger in triggers:
-        rig.database.execute(f"DROP TRIGGER {trigger['name']}")
     name = "id" if table == "transactions" else "tx_id"
-    rig.database.execute(f"DELETE FROM {table} WHERE {name} = ?", (tx.id,))
-    for trigger in triggers:
-        rig.database.execute(trigger["sql"])
+    with past_every_check(rig):
+        rig.database.execute(f"DELETE FROM {table} WHERE {name} = ?", (tx.id,))
 
 
 @lesson("poisonous-row")

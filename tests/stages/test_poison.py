@@ -6,28 +6,11 @@ from typing import Any
 import pytest
 
 from nonchalant import broadcast, rescue, settle, watch
-from nonchalant.asking import Asking
 from nonchalant.errors import SignerFailed
-from nonchalant.model import Answer, BlockRef, Draft, Mode, Receipt, Sealed, State, Transaction
-from nonchalant.sim.wire import read_order
+from nonchalant.model import Answer, BlockRef, Draft, Receipt, Sealed, State
 from tests.lessons import lesson
-from tests.stages.rig import ALICE, Rig, staged, unreachable
-
-POISON = OverflowError("this one is too much")
-
-
-async def settles(rig: Rig, *txs: Transaction, blocks: int = 12) -> None:
-    """Blocks come until all of them are confirmed."""
-    for _ in range(blocks):
-        if all([await rig.state(tx) is State.CONFIRMED for tx in txs]):
-            return
-        await rig.mine()
-    assert await rig.states(txs) == [State.CONFIRMED] * len(txs)
-
-
-def label_of(draft: Draft) -> str:
-    return read_order(draft.payload.data).label
-
+from tests.stages.poisons import POISON, asking, choke_encoder, choke_signer, label_of, settles
+from tests.stages.rig import Rig, staged, unreachable
 
 # a payload that something chokes on
 
@@ -38,13 +21,7 @@ async def test_a_payload_the_encoder_chokes_on_is_held_and_the_others_go_on(rig:
     rig.tolerate("lane.poisoned")
     rig.tolerate("tx.set_aside")
     digest = rig.chain.digest
-
-    def choke(draft: Draft) -> bytes:
-        if label_of(draft) == "bad":
-            raise POISON
-        return digest(draft)
-
-    rig.chain.digest = choke  # type: ignore[method-assign]
+    choke_encoder(rig, "bad")
     before, bad, after = await rig.submit_all(["before", "bad", "after"])
     await settles(rig, before, after)
     held = await rig.read(bad)
@@ -56,10 +33,6 @@ async def test_a_payload_the_encoder_chokes_on_is_held_and_the_others_go_on(rig:
     rig.chain.digest = digest  # type: ignore[method-assign]
     await asking(rig).release(bad.id, "set_aside")
     await settles(rig, bad)
-
-
-def asking(rig: Rig) -> Asking:
-    return Asking(rig.store, rig.clock, rig._ids, arrived=rig.node.engine.poke)
 
 
 @staged()
@@ -86,22 +59,7 @@ async def test_a_payload_the_signer_chokes_on_is_set_aside_and_the_lane_is_not_p
 ) -> None:
     for event in ("signer.broke", "lane.poisoned", "tx.set_aside"):
         rig.tolerate(event)
-    sign, digest = rig.signer.sign, rig.chain.digest
-    poisonous: set[bytes] = set()
-
-    def remember(draft: Draft) -> bytes:
-        made = digest(draft)
-        if label_of(draft) == "bad":
-            poisonous.add(made)
-        return made
-
-    async def choke(digests: Sequence[bytes]) -> Sequence[bytes]:
-        if poisonous & set(digests):
-            raise error
-        return await sign(digests)
-
-    rig.chain.digest = remember  # type: ignore[method-assign]
-    rig.signer.sign = choke  # type: ignore[method-assign]
+    choke_signer(rig, "bad", error)
     before, bad, after = await rig.submit_all(["before", "bad", "after"])
     await settles(rig, before, after)
     assert await rig.mark(bad) == "set_aside"
@@ -134,23 +92,8 @@ async def test_a_bump_the_signer_refuses_does_not_keep_others_from_being_bumped(
         rig.tolerate(event)
     bad, good = await rig.submit_all(["bad", "good"])
     await rig.reaches(good, State.SENT)
-    sign, digest = rig.signer.sign, rig.chain.digest
-    poisonous: set[bytes] = set()
-
-    def remember(draft: Draft) -> bytes:
-        made = digest(draft)
-        if label_of(draft) == "bad":
-            poisonous.add(made)
-        return made
-
-    async def choke(digests: Sequence[bytes]) -> Sequence[bytes]:
-        if poisonous & set(digests):
-            raise SignerFailed("not this one")
-        return await sign(digests)
-
     await rig.stop(rig.node)
-    rig.chain.digest = remember  # type: ignore[method-assign]
-    rig.signer.sign = choke  # type: ignore[method-assign]
+    choke_signer(rig, "bad", SignerFailed("not this one"))
     await rig.start_node()
     rig.chain.fee_level = 200 * 10**9
     for _ in range(4):
@@ -257,14 +200,7 @@ async def test_who_is_changed_by_somebody_else_while_a_lane_is_careful_is_not_po
 async def test_many_poisonous_ones_cost_the_lane_seconds_each(rig: Rig) -> None:
     rig.tolerate("lane.poisoned")
     rig.tolerate("tx.set_aside")
-    digest = rig.chain.digest
-
-    def choke(draft: Draft) -> bytes:
-        if label_of(draft).startswith("bad"):
-            raise POISON
-        return digest(draft)
-
-    rig.chain.digest = choke  # type: ignore[method-assign]
+    choke_encoder(rig, "bad")
     labels = [f"bad-{n}" if n % 2 else f"good-{n}" for n in range(10)]
     txs = dict(zip(labels, await rig.submit_all(labels), strict=True))
     good = [tx for label, tx in txs.items() if label.startswith("good")]
@@ -341,109 +277,3 @@ async def test_a_receipt_that_nobody_can_tell_stops_neither_the_chain_nor_the_la
     await rig.advance(70.0)
     await settles(rig, bad)
     assert rig.executions("bad") == 1
-
-
-# a row that somebody or something spoilt
-
-SPOILT: list[tuple[str, str, object]] = [
-    *[
-        ("transactions", column, text)
-        for column in ("payload", "earlier", "fees", "metadata", "on_superseded", "receipt", "deep", "attention")
-        for text in ("{", "[1]", "nonsense")
-    ],
-    ("transactions", "state", "nonsense"),
-    ("transactions", "failure", "nonsense"),
-    ("transactions", "confirmations", 10**18),
-    ("slots", "kind", "nonsense"),
-    ("slots", "wanted", "nonsense"),
-    ("slots", "payload_version", 99),
-    ("slots", "receipt", "{"),
-    ("attempts", "kind", "nonsense"),
-    ("attempts", "fees", "nonsense"),
-    ("attempts", "answer", "nonsense"),
-    ("attempts", "payload_version", 99),
-    ("attempts", "gas", -1),
-    ("events", "data", "{"),
-    ("events", "kind", ""),
-    ("lanes", "attention", "{"),
-    ("lanes", "unhealthy", "{"),
-]
-
-
-def spoil(rig: Rig, table: str, column: str, value: object, tx: Transaction) -> None:
-    """Write it past every check and trigger, as a faulty disk or hand would."""
-    triggers = rig.database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
-    for trigger in triggers:
-        rig.database.execute(f"DROP TRIGGER {trigger['name']}")
-    rig.database.execute("PRAGMA ignore_check_constraints = ON")
-    where, names = {
-        "transactions": ("id = ?", [tx.id]),
-        "slots": ("tx_id = ?", [tx.id]),
-        "attempts": ("tx_id = ?", [tx.id]),
-        "events": ("tx_id = ?", [tx.id]),
-        "lanes": ("address = ?", [ALICE.address]),
-    }[table]
-    rig.database.execute(f"UPDATE {table} SET {column} = ? WHERE {where}", (value, *names))
-    rig.database.execute("PRAGMA ignore_check_constraints = OFF")
-    for trigger in triggers:
-        rig.database.execute(trigger["sql"])
-
-
-@lesson("poisonous-row")
-@pytest.mark.parametrize("when", [State.QUEUED, State.SENT, State.MINED])
-@pytest.mark.parametrize(("table", "column", "value"), SPOILT)
-@staged()
-async def test_a_spoilt_row_stops_nothing_but_itself(
-    rig: Rig, when: State, table: str, column: str, value: object
-) -> None:
-    for event in ("lane.poisoned", "tx.set_aside", "lane.broke"):
-        rig.tolerate(event)
-    before, bad = await rig.submit_all(["before", "bad"])
-    if when is State.QUEUED:
-        await asking(rig).control(ALICE, Mode.PAUSED)
-        before, bad = await rig.submit_all(["before too", "bad too"])
-    else:
-        await rig.reaches(bad, State.SENT)
-    if when is State.MINED:
-        await rig.mine()
-        await rig.reaches(bad, State.MINED)
-    await rig.stop(rig.node)
-    spoil(rig, table, column, value, bad)
-    await rig.start_node()
-    await asking(rig).control(ALICE, Mode.OPEN)
-    after = await rig.submit("after")
-    await settles(rig, before, after, blocks=30)
-
-
-@staged()
-async def test_a_control_that_cannot_be_read_pauses_its_lane_until_somebody_says_it_again(rig: Rig) -> None:
-    sent = await rig.submit("sent")
-    await rig.reaches(sent, State.SENT)
-    await asking(rig).control(ALICE, Mode.OPEN)
-    rig.database.execute("PRAGMA ignore_check_constraints = ON")
-    rig.database.execute("UPDATE controls SET mode = 'nonsense'")
-    rig.database.execute("PRAGMA ignore_check_constraints = OFF")
-    waiting = await rig.submit("waiting")
-    await settles(rig, sent)
-    assert await rig.state(waiting) is State.QUEUED
-    assert (await rig.lane()).control.mode is Mode.PAUSED
-    await asking(rig).control(ALICE, Mode.OPEN)
-    await settles(rig, waiting)
-
-
-@staged()
-async def test_a_wish_that_breaks_its_granting_is_refused_and_the_others_are_granted(rig: Rig) -> None:
-    low, high = await rig.submit_all(["low", "high"])
-    await rig.reaches(high, State.SENT)
-    rig.database.execute(
-        "INSERT INTO wishes (id, chain_id, address, tx_id, kind, body, made_at) VALUES ('w', ?, ?, ?, 'bump', '{', 0)",
-        (*ALICE, low.id),
-    )
-    await asking(rig).cancel(high.id)
-    await rig.advance(5.0)
-    await settles(rig, low)
-    await rig.finalise()
-    assert await rig.state(high) is State.CANCELLED
-    reply = await rig.store.reply("w")
-    assert reply is not None
-    assert reply.refused == "undecodable"
