@@ -15,7 +15,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
@@ -66,6 +66,19 @@ def told(run: Run, verdict: Verdict) -> str:
     return f"{counted}, {depth}, {verdict.seconds:.0f} s"
 
 
+def figures(planned: Sequence[Run], done: Mapping[Run, Verdict], took: str) -> list[str]:
+    def caught(rules: bool) -> str:
+        runs = (run for run in planned if isinstance(run, Broken) and bool(run.rules) == rules)
+        return "; ".join(f"{run}, {told(run, done[run])}" for run in runs)
+
+    return [
+        *(f"{run}, every state: {told(run, done[run])}" for run in planned if isinstance(run, Whole)),
+        f"each broken rule was caught, after: {caught(rules=True)}",
+        f"what must be reached was, after: {caught(rules=False)}",
+        f"all {len(planned)} runs, as many at once as there are cores: {took}",
+    ]
+
+
 def show(planned: Sequence[Broken]) -> int:
     for run in planned:
         with tempfile.TemporaryDirectory() as folder:
@@ -97,10 +110,7 @@ def main() -> int:
     caught = sum(isinstance(run, Broken) and verdict.violated is not None for run, verdict in done.items())
     print(f"{len(planned)} runs of TLC in {took}: {len(planned) - caught} in full, {caught} violations as expected")
     if options.record and not wrong:
-        whole = [f"{run}: every state, {told(run, done[run])}" for run in planned if isinstance(run, Whole)]
-        broken = [f"{run} caught after {told(run, done[run])}" for run in planned if isinstance(run, Broken)]
-        total = f"all {len(planned)} runs, as many at once as there are cores: {took}"
-        results.record("The model", "python -m tests.model --record", [*whole, *broken, total])
+        results.record("The model", "python -m tests.model --record", figures(planned, done, took))
     return 1 if wrong else 0
 
 
