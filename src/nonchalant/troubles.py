@@ -67,8 +67,9 @@ async def tell_aside(desk: Desk) -> None:
     if desk.is_halted or desk.retired:
         return
     strikes, work = desk.strikes, desk.work()
-    slots = {subject_of(slot) for slot in desk.lane.slots.values()}
-    strikes.look_again(desk.ticks(), slots | {FILLING})
+    if strikes.aside:
+        slots = {subject_of(slot) for slot in desk.lane.slots.values()}
+        strikes.look_again(desk.ticks(), slots | {FILLING})
     if not any(desk.lane.transactions.get(subject) is None for _, subject in strikes.aside):
         desk.clear_mark(work, ASIDE_MARK)
         await desk.commit(work)
