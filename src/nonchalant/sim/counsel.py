@@ -44,6 +44,7 @@ LOTS: Mapping[Move, int] = {
 }
 DRAWN = [move for move, lots in LOTS.items() for _ in range(lots)]
 
+# What is no answer, though some of it looks like one; the types would forbid it.
 NONSENSE = (None, "bump", hooks.Wait, hooks.Alert(""), hooks.Bump("fast"), hooks.Bump(Fees(-1)), hooks.Replace("it"))  # type: ignore[arg-type]
 
 
