@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -122,6 +123,39 @@ async def test_neither_a_silent_endpoint_nor_a_silent_store_holds_a_node_that_st
     assert stores[0].closed
     told = [(log["event"], log.get("step")) for log in logs if log["event"].startswith("shutdown.")]
     assert told == [("shutdown.slow", "engine"), ("shutdown.done", None)]
+
+
+def test_a_thread_that_a_hook_has_left_behind_keeps_no_node_that_stops(tmp_path: Path) -> None:
+    (tmp_path / "words").write_text("test test test test test test test test test test test junk")
+    (tmp_path / "words").chmod(0o600)
+    (tmp_path / "careless.py").write_text(
+        "import threading\nthreading.Thread(target=threading.Event().wait).start()\ndef hook(*_): ...\n"
+    )
+    (tmp_path / "nonchalant.toml").write_text(
+        """
+        store = "sqlite:nonchalant.db"
+        listen = "127.0.0.1:0"
+        attention_hook = "careless:hook"
+        [[chains]]
+        id = 31337
+        endpoints = ["http://127.0.0.1:1"]
+        [[accounts]]
+        chains = [31337]
+        key = { mnemonic = { file = "words" } }
+        """
+    )
+    surroundings = {**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
+    command = [sys.executable, "-c", "from nonchalant.cli import main; main()", "serve"]
+    process = subprocess.Popen(command, cwd=tmp_path, env=surroundings, stderr=-1, text=True)
+    try:
+        assert process.stderr is not None
+        assert json.loads(process.stderr.readline())["event"] == "service.listening"
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=FAR_TOO_LONG)
+    finally:
+        process.kill()
+    assert json.loads(said.splitlines()[-1])["event"] == "service.stopped"
+    assert process.returncode == 0
 
 
 STUCK = """
