@@ -20,6 +20,7 @@ from nonchalant.store.migrations import Migration
 from nonchalant.store.postgres import PostgresStore
 from nonchalant.store.talk import Ask, Fence, Procedure
 from nonchalant.wishes import Sync, Wish
+from tests.conftest import ROOT
 from tests.examples import LANE, a_request
 from tests.postgres import Cluster, running
 from tests.store.acts import LIMITS, OTHER_LANE, REFUSED, Counting, accept, assign, filler, on_postgres, sql, take
@@ -568,3 +569,43 @@ async def test_a_query_that_is_not_there_is_a_bug_and_not_an_outage(store: Postg
 
     with pytest.raises(KeyError):
         await store._write(procedure())
+
+
+# the schema of those who installed it
+
+
+CATALOGUE = """
+SELECT 'column', c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull::TEXT,
+    pg_get_expr(d.adbin, d.adrelid)
+FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid LEFT JOIN pg_attrdef d ON (d.adrelid, d.adnum) = (c.oid, a.attnum)
+WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped
+UNION ALL SELECT 'index', '', indexname, indexdef, '', '' FROM pg_indexes WHERE schemaname = current_schema()
+UNION ALL SELECT 'check', conrelid::regclass::TEXT, conname, pg_get_constraintdef(oid), '', ''
+FROM pg_constraint WHERE connamespace = current_schema()::regnamespace
+UNION ALL SELECT 'trigger', tgrelid::regclass::TEXT, tgname, pg_get_triggerdef(oid), '', ''
+FROM pg_trigger WHERE NOT tgisinternal AND tgrelid IN (
+    SELECT oid FROM pg_class WHERE relnamespace = current_schema()::regnamespace
+)
+UNION ALL SELECT 'function', '', proname, pg_get_functiondef(oid), '', ''
+FROM pg_proc WHERE pronamespace = current_schema()::regnamespace
+ORDER BY 1, 2, 3, 4
+"""
+
+
+async def test_an_installation_of_the_first_version_is_led_to_the_schema_that_a_new_one_has(
+    store: PostgresStore, postgres: Cluster
+) -> None:
+    """Whoever changes the schema writes a migration; until the first release, the copy may be renewed instead."""
+    frozen = (ROOT / "tests" / "data" / "postgres-schema-1.sql").read_text()
+    installation = Installation.parse(f"{postgres.dsn}?schema=frozen")
+    async with postgres_schema.connected(installation) as connection:
+        await connection.execute("DROP SCHEMA IF EXISTS frozen CASCADE")
+        await postgres_schema.advance(connection, installation, [Migration(1, "schema", frozen)], "x")
+    await postgres_schema.migrate(installation, "x")
+    old = await PostgresStore.open(f"{postgres.dsn}?schema=frozen", entropy=Counting())
+    found, new = [
+        [tuple(str(value).replace(one.schema, "S") for value in row) for row in await sql(one, CATALOGUE)]
+        for one in (old, store)
+    ]
+    assert found == new
+    await old.close()
