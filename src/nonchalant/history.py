@@ -21,8 +21,8 @@ REPEATABLE: Mapping[str, tuple[str, ...]] = {
     "tx.released": (),
     "lane.attention": ("code",),
     "lane.lease": ("owner",),
-    "lane.paused": ("mode",),
-    "lane.resumed": ("mode",),
+    "lane.paused": ("mode", "code"),
+    "lane.resumed": ("mode", "code"),
 }
 
 

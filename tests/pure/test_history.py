@@ -37,3 +37,11 @@ def test_what_costs_a_nonce_a_block_or_a_price_counts_by_itself(kind: str) -> No
 def test_a_repeat_says_how_often_and_since_when() -> None:
     event = repeated(refusal(), 7, 12)
     assert (event.times, event.since, event.data) == (7, 12, refusal().data)
+
+
+def test_a_lane_paused_for_two_reasons_was_paused_twice() -> None:
+    facts = [
+        fact_of(Event(kind="lane.paused", lane=LANE, at=0, data=data))
+        for data in ({"mode": "paused"}, {"code": "insufficient_funds"}, {"code": "too_many_resets"})
+    ]
+    assert len(set(facts)) == 3
