@@ -32,8 +32,8 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     real = app.engine_rules
     quick = Patience(resend_after=1_000, bump_after=dict.fromkeys(Patience().bump_after, 2_000))
 
-    def rules(settings: Settings, *args: object) -> EngineRules:
-        made = real(settings, *args)
+    def rules(settings: Settings, *args: object, **options: object) -> EngineRules:
+        made = real(settings, *args, **options)
         return replace(made, lanes={lane: replace(found, patience=quick) for lane, found in made.lanes.items()})
 
     monkeypatch.setattr(app, "engine_rules", rules)
