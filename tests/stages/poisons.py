@@ -10,7 +10,16 @@ from tests.stages.rig import ALICE, Rig
 
 POISON = OverflowError("this one is too much")
 
+# JSON of the right shape, and of other types than what was written.
+OTHER_PAYLOAD = '{"to":5,"value":"1","data":"","gas":null,"access_list":[]}'
+OTHER_RECEIPT = '{"hash":5,"block":["x","y"],"succeeded":"no","gas_used":"x","gas_price":"1","contract":5,"l1_fee":"1"}'
+
 SPOILT: list[tuple[str, str, object]] = [
+    ("transactions", "payload", OTHER_PAYLOAD),
+    ("transactions", "earlier", f"[{OTHER_PAYLOAD}]"),
+    ("transactions", "receipt", OTHER_RECEIPT),
+    ("transactions", "deep", '["5",5]'),
+    ("transactions", "attention", "[1,2,3]"),
     *[
         ("transactions", column, text)
         for column in ("payload", "earlier", "fees", "metadata", "on_superseded", "receipt", "deep", "attention")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NotRequired, Protocol, TypedDict
 
 import msgspec
 
@@ -50,6 +50,33 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
+class _PayloadFields(TypedDict):
+    to: str | None
+    value: str
+    data: str
+    gas: int | None
+    access_list: list[tuple[str, list[str]]]
+    abi: NotRequired[str]
+
+
+class _ReceiptFields(TypedDict):
+    hash: str
+    block: tuple[int, str]
+    succeeded: bool
+    gas_used: int
+    gas_price: str
+    contract: str | None
+    l1_fee: str
+
+
+# With their types: text that is JSON, and not what was written there, would break whoever computes with it.
+_read_payload = msgspec.json.Decoder(_PayloadFields).decode
+_read_payloads = msgspec.json.Decoder(list[_PayloadFields]).decode
+_read_receipt = msgspec.json.Decoder(_ReceiptFields).decode
+_read_mark = msgspec.json.Decoder(tuple[str, str, int]).decode
+_read_block = msgspec.json.Decoder(tuple[int, str]).decode
+
+
 def to_json(value: object) -> str:
     return _encode(value).decode()
 
@@ -70,10 +97,10 @@ def _payload_fields(payload: Payload) -> dict[str, object]:
 
 
 def payload(text: str) -> Payload:
-    return _payload(_decode(text))
+    return _payload(_read_payload(text))
 
 
-def _payload(fields: Mapping[str, Any]) -> Payload:
+def _payload(fields: _PayloadFields) -> Payload:
     return Payload(
         to=fields["to"],
         value=int(fields["value"]),
@@ -118,7 +145,7 @@ def receipt_text(receipt: Receipt | None) -> str | None:
 def receipt(text: str | None) -> Receipt | None:
     if text is None:
         return None
-    fields = _decode(text)
+    fields = _read_receipt(text)
     return Receipt(
         hash=fields["hash"],
         block=BlockRef(*fields["block"]),
@@ -135,7 +162,7 @@ def attention_text(attention: Attention | None) -> str | None:
 
 
 def attention(text: str | None) -> Attention | None:
-    return None if text is None else Attention(*_decode(text))
+    return None if text is None else Attention(*_read_mark(text))
 
 
 def request_columns(request: Request) -> dict[str, object]:
@@ -219,7 +246,7 @@ def with_payloads_of(tx: Transaction, attempts: Sequence[Attempt]) -> Transactio
 
 
 def _earlier(text: str | None) -> tuple[Payload, ...]:
-    return () if text is None else tuple(_payload(fields) for fields in _decode(text))
+    return () if text is None else tuple(_payload(fields) for fields in _read_payloads(text))
 
 
 def _on_superseded(text: str | None) -> OnSuperseded | None:
@@ -227,7 +254,7 @@ def _on_superseded(text: str | None) -> OnSuperseded | None:
 
 
 def _block(text: str | None) -> BlockRef | None:
-    return None if text is None else BlockRef(*_decode(text))
+    return None if text is None else BlockRef(*_read_block(text))
 
 
 def stand_in(row: Mapping[str, Any], attempts: Sequence[Attempt], now: int) -> Transaction:
@@ -534,7 +561,11 @@ def _act(kind: str, tx_id: str, body: str) -> Act:
         case "cancel":
             return Cancel(tx_id)
         case "replace":
-            return Replace(tx_id, _payload(fields["payload"]), None if fields["fees"] is None else wish(fields["fees"]))
+            return Replace(
+                tx_id,
+                _payload(msgspec.convert(fields["payload"], _PayloadFields)),
+                None if fields["fees"] is None else wish(fields["fees"]),
+            )
         case "bump":
             return Bump(tx_id, None if fields["fees"] is None else wish(fields["fees"]))
         case "reserve":
