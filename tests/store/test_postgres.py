@@ -17,7 +17,7 @@ from nonchalant.ports import Duplicate, Filter
 from nonchalant.store import postgres as postgres_module
 from nonchalant.store import postgres_schema, queries
 from nonchalant.store.migrations import Migration
-from nonchalant.store.postgres import PostgresStore
+from nonchalant.store.postgres import FOR_WORK, PostgresStore
 from nonchalant.store.talk import Ask, Fence, Procedure
 from nonchalant.wishes import Sync, Wish
 from tests.conftest import ROOT
@@ -209,11 +209,18 @@ async def test_a_step_is_taken_once_however_many_take_it_and_nodes_of_the_versio
     store: PostgresStore, postgres: Cluster
 ) -> None:
     installation = Installation.parse(f"{postgres.dsn}?schema={store.schema}")
-    steps = later("ALTER TABLE nonchalant.nodes ADD COLUMN host TEXT; UPDATE nonchalant.meta SET incarnation = 7;")
+    await accept(store, "before")
+    steps = later(
+        "ALTER TABLE nonchalant.nodes ADD COLUMN host TEXT; ALTER TABLE nonchalant.transactions ADD COLUMN more TEXT;"
+        "UPDATE nonchalant.meta SET incarnation = 7"
+    )
+    for _ in range(9):  # until the server has plans of its own for these
+        await store.transaction("before")
     await asyncio.gather(*(postgres_schema.migrate(installation, "x", steps) for _ in range(4)))
     assert (await postgres_schema.status(installation, steps)).is_current
     # The one that was running does not mind, and one of its version does not start any more.
     await accept(store, "a")
+    assert await store.transaction("before") is not None
     await store.heartbeat("n", 10)
     assert await store.incarnation() == 7
     with pytest.raises(BadSettings, match=r"schema version 2, this program needs 1; upgrade Nonchalant"):
@@ -311,6 +318,18 @@ async def test_an_owner_that_is_frozen_inside_its_transaction_does_not_hold_a_ta
             await connection.execute("COMMIT")
         await store._work.release(connection)
         await other.close()
+
+
+async def test_leases_are_renewed_however_busy_a_node_is(store: PostgresStore) -> None:
+    lease = await take(store)
+    taken = [await store._work.acquire() for _ in range(FOR_WORK)]
+    async with asyncio.timeout(5):
+        assert await store.heartbeat("node-a", 10) == 1
+        assert await store.renew([lease], 10) == [LANE]
+        assert await store.acquire(OTHER_LANE, "node-a", 10) == 1
+        await store.release([lease])
+    for connection in taken:
+        await store._work.release(connection)
 
 
 async def test_leases_of_many_lanes_are_locked_in_one_order(store: PostgresStore, postgres: Cluster) -> None:

@@ -173,12 +173,7 @@ class PostgresStore(SqlStore):
     async def _look_around(self) -> None:
         """See where the server stands, and whether it is where it was."""
         seen, incarnation = self._seen, self._incarnation
-        [here] = await self._read_rows("place")
-        [position] = await self._read_rows("position")
-        found = Whereabouts.of(here)
-        if position["system_identifier"] is None:
-            await self._write(_once("settle_down", system_identifier=found.system, timeline=found.timeline))
-            position = {**position, "system_identifier": found.system, "timeline": found.timeline}
+        found, position = await self._write(_looked(), leases=True)
         if seen is None:
             # A node that starts begins where the store was last seen; how far its log went then, nobody knows.
             seen = Whereabouts(position["system_identifier"], position["timeline"], 0)
@@ -191,7 +186,7 @@ class PostgresStore(SqlStore):
 
     async def _raise_incarnation(self, found: Whereabouts, known: int, seen: Whereabouts) -> None:
         log.error("store.lost_commits", timeline=found.timeline, wal=found.wal, seen=seen.wal)
-        self._incarnation = await self._write(_raised(found, known))
+        self._incarnation = await self._write(_raised(found, known), leases=True)
         self._seen = found
 
     def _check_fence(self, answer: Answer, seen: Whereabouts | None, incarnation: int) -> None:
@@ -246,13 +241,6 @@ class PostgresStore(SqlStore):
     async def _read(self, procedure: Procedure[T]) -> T:
         with _refusals():
             return await self._run(None, procedure)
-
-    async def _read_rows(self, query: str) -> Sequence[rows.Row]:
-        def procedure() -> Procedure[Sequence[rows.Row]]:
-            answer = yield Ask(query)
-            return answer.rows
-
-        return await self._read(procedure())
 
     async def _run(self, connection: asyncpg.Connection | None, procedure: Procedure[T]) -> T:
         try:
@@ -337,8 +325,13 @@ class _Lost(Exception):
         self.incarnation = incarnation
 
 
-def _once(query: str, **columns: object) -> Procedure[None]:
-    yield Ask(query, columns)
+def _looked() -> Procedure[tuple[Whereabouts, rows.Row]]:
+    """Where the server stands, and where the store was last seen; at its very first start, that is here."""
+    here = yield Ask("place")
+    found = Whereabouts.of(here.rows[0])
+    yield Ask("settle_down", {"system_identifier": found.system, "timeline": found.timeline})
+    position = yield Ask("position")
+    return found, position.rows[0]
 
 
 def _raised(found: Whereabouts, known: int) -> Procedure[int]:
