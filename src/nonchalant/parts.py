@@ -19,8 +19,9 @@ from nonchalant.model import LaneKey
 from nonchalant.policy import Patience
 from nonchalant.ports import Clock, Entropy, Signer
 from nonchalant.secret import read_private, resolve_secret
+from nonchalant.store.connections import STALL_SECONDS
 from nonchalant.store.contract import SqlStore
-from nonchalant.store.postgres import STALL_SECONDS, PostgresStore
+from nonchalant.store.postgres import PostgresStore
 from nonchalant.store.sqlite import SqliteStore
 from nonchalant.wire import parse_bump, parse_replacement, rules_of
 

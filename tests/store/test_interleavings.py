@@ -12,7 +12,7 @@ import pytest
 
 from nonchalant.errors import LeaseLost, RowMoved
 from nonchalant.model import Lease, Transaction
-from nonchalant.store import owning, postgres
+from nonchalant.store import connections, owning
 from nonchalant.store.postgres import PostgresStore
 from nonchalant.store.statements import Statement
 from nonchalant.store.talk import Procedure
@@ -39,7 +39,7 @@ class Actor:
         self._last: asyncio.Task[None] | None = None
 
     async def begin(self) -> None:
-        self._connection = await self._store._begun(self._store._work)
+        self._connection = await self._store._work.begun()
         self.pid = self._connection.get_server_pid()
 
     async def statement(self) -> None:
@@ -47,7 +47,7 @@ class Actor:
         try:
             step = self._procedure.send(self._answer)
         except StopIteration:
-            await postgres._commit(self._connection)
+            await connections.commit(self._connection)
             self._committed.append(self.name)
         else:
             self._answer = await self._store._take(self._connection, step)
@@ -64,7 +64,7 @@ class Actor:
                     await act()
             except (LeaseLost, RowMoved, asyncpg.PostgresError) as error:
                 self.refused = error
-                await postgres._roll_back(self._connection)
+                await connections.roll_back(self._connection)
 
         self._last = asyncio.create_task(in_turn())
         return self._last
@@ -73,7 +73,7 @@ class Actor:
         if self._last is not None:
             await self._last
         self._procedure.close()
-        await self._store._work.release(self._connection)
+        await self._store._work.pool.release(self._connection)
 
 
 class Stage:
@@ -93,7 +93,7 @@ class Stage:
     async def statements(self, stale: Stale) -> int:
         """How many statements it takes when nobody is in its way, COMMIT included."""
         procedure, count = stale(*await self.prepare()), 1
-        async with self.store._transaction(self.store._work) as connection:
+        async with self.store._work.transaction() as connection:
             step = next(procedure)
             while True:
                 count += 1

@@ -14,8 +14,7 @@ from nonchalant.installation import Installation
 from nonchalant.lifecycle import Cancelled, step
 from nonchalant.model import Change, Event, LaneKey, Lease, Mode
 from nonchalant.ports import Duplicate, Filter
-from nonchalant.store import postgres as postgres_module
-from nonchalant.store import postgres_schema, queries
+from nonchalant.store import connections, postgres_schema, queries
 from nonchalant.store.migrations import Migration
 from nonchalant.store.postgres import FOR_WORK, PostgresStore
 from nonchalant.store.talk import Ask, Fence, Procedure
@@ -52,7 +51,7 @@ def test_both_dialects_have_the_same_queries() -> None:
     assert sqlite - postgres == {"count_commit", "first_told"}
     # What many writers need.
     assert postgres - sqlite == {
-        *("moment", "place", "settle_down", "end_leases", "share_keys", "own_keys", "renew_lease"),
+        *("moment", "place", "settle_down", "end_leases", "share_keys", "own_keys", "held_leases", "renew_lease"),
         *("unnumbered", "lock_numbering", "join_repeats", "number_events", "end_numbering"),
     }
 
@@ -101,8 +100,8 @@ async def test_a_commit_that_does_not_report_back_is_unknown_and_can_be_repeated
         connection.terminate()
         await commit(connection)
 
-    commit = postgres_module._commit
-    monkeypatch.setattr(postgres_module, "_commit", cut)
+    commit = connections.commit
+    monkeypatch.setattr(connections, "commit", cut)
     with pytest.raises(CommitUnknown):
         await store.accept([a_request("a")], limits=LIMITS)
     monkeypatch.undo()
@@ -269,7 +268,7 @@ async def test_a_renewal_does_not_wait_for_a_lane_that_is_busy_and_renews_it_in_
     entered, go_on = asyncio.Event(), asyncio.Event()
 
     async def busy() -> None:
-        async with store._transaction(store._work) as connection:
+        async with store._work.transaction() as connection:
             await store._run(connection, _only_fence(leases[3]))
             entered.set()
             await go_on.wait()
@@ -307,7 +306,7 @@ async def test_an_owner_that_is_frozen_inside_its_transaction_does_not_hold_a_ta
         epoch = await store.acquire(LANE, "frozen", 0.1)
         assert epoch is not None
         lease = Lease(LANE, "frozen", epoch, 0.0)
-        connection = await store._begun(store._work)
+        connection = await store._work.begun()
         await store._run(connection, _only_fence(lease))
         # It does not go on; whoever wants the lane asks until he has it.
         other = await second(store, postgres, stall_seconds=0.3)
@@ -316,20 +315,20 @@ async def test_an_owner_that_is_frozen_inside_its_transaction_does_not_hold_a_ta
                 await asyncio.sleep(0.01)
         with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, OSError)):
             await connection.execute("COMMIT")
-        await store._work.release(connection)
+        await store._work.pool.release(connection)
         await other.close()
 
 
 async def test_leases_are_renewed_however_busy_a_node_is(store: PostgresStore) -> None:
     lease = await take(store)
-    taken = [await store._work.acquire() for _ in range(FOR_WORK)]
+    taken = [await store._work.pool.acquire() for _ in range(FOR_WORK)]
     async with asyncio.timeout(5):
         assert await store.heartbeat("node-a", 10) == 1
         assert await store.renew([lease], 10) == [LANE]
         assert await store.acquire(OTHER_LANE, "node-a", 10) == 1
         await store.release([lease])
     for connection in taken:
-        await store._work.release(connection)
+        await store._work.pool.release(connection)
 
 
 async def test_leases_of_many_lanes_are_locked_in_one_order(store: PostgresStore, postgres: Cluster) -> None:
@@ -375,7 +374,7 @@ async def test_a_key_that_is_just_being_removed_executes_nothing_again(store: Po
     moved, events = step(tx, Cancelled(), 0)
     await store.alter_queued(moved, events)
     other = await second(store, postgres)
-    async with store._transaction(store._work) as connection:
+    async with store._work.transaction() as connection:
         await store._run(connection, _removing("old"))
         again = asyncio.create_task(other.accept([a_request("new", idempotency_key="k")], limits=LIMITS))
         await asyncio.sleep(0.1)
@@ -404,7 +403,7 @@ async def test_a_position_is_seen_only_after_all_lower_ones(store: PostgresStore
     await store.last_position()
     seen: list[int] = []
     position = await store.last_position()
-    async with store._transaction(store._work) as connection:
+    async with store._work.transaction() as connection:
         await store._run(connection, _telling(late, told(1)))
         await store.commit(Change(events=(told(2),)), lease)
         for event in await store.events_after(position, limit=9):
@@ -575,7 +574,7 @@ async def test_no_query_that_is_asked_often_reads_a_whole_table(
     store: PostgresStore, query: str, columns: dict[str, Any]
 ) -> None:
     statement = store._sql[query]
-    async with store._work.acquire() as connection, connection.transaction():
+    async with store._work.pool.acquire() as connection, connection.transaction():
         await connection.execute("SET LOCAL enable_seqscan = off")
         plan = await connection.fetch(f"EXPLAIN {statement.sql}", *statement.values(columns))
     scans = [row[0] for row in plan if "Seq Scan on" in row[0] and any(f" {table}" in row[0] for table in GROWING)]

@@ -49,6 +49,12 @@ def renew(leases: Sequence[Lease], ttl: float) -> Procedure[Sequence[LaneKey]]:
     return [LaneKey(row["chain_id"], row["address"]) for row in found]
 
 
+def still_held(leases: Sequence[Lease]) -> Procedure[frozenset[LaneKey]]:
+    """Those that are; nothing is prolonged."""
+    found = yield from ask_for_each("held_leases", [holder(lease) for lease in leases])
+    return frozenset(LaneKey(row["chain_id"], row["address"]) for row in found)
+
+
 def renew_one(lease: Lease, ttl: float) -> Procedure[Sequence[LaneKey]]:
     """One that was locked, in its turn."""
     found = yield from ask("renew_lease", **holder(lease), ttl=millis(ttl))

@@ -6,19 +6,20 @@ statements themselves. Nothing is kept in a session, so a pooler may give every 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
 from typing import Any, TypeVar
 
 import asyncpg
 import structlog
 
-from nonchalant.errors import BadSettings, CommitUnknown, LeaseLost, RowMoved, StoreUnavailable
+from nonchalant.errors import BadSettings, LeaseLost
 from nonchalant.history import fact_of
 from nonchalant.installation import Installation
 from nonchalant.model import Change, Control, Event, LaneKey, Lease, Mode, Request, Stranger, Transaction
 from nonchalant.ports import Acceptance, Entropy, Wished
 from nonchalant.store import owning, postgres_schema, rows
+from nonchalant.store.connections import STALL_SECONDS, Connections, Locked, refusals
 from nonchalant.store.contract import SqlStore
 from nonchalant.store.statements import Statements
 from nonchalant.store.talk import (
@@ -33,7 +34,6 @@ from nonchalant.store.talk import (
     Step,
     Tell,
     holder,
-    millis,
 )
 from nonchalant.store.wakes import Wakes
 from nonchalant.store.whereabouts import Whereabouts
@@ -47,19 +47,6 @@ T = TypeVar("T")
 FOR_WORK = 10
 FOR_LEASES = 2
 
-# A question that takes longer is given up; the stages ask again.
-ANSWER_SECONDS = 10.0
-
-# What keeps a transaction waiting, a lock or a node that does not go on, ends it after this time. It must be shorter than
-# the part of a lease at its end in which the owner does not act, or a frozen owner could hold a take-over up.
-STALL_SECONDS = 1.0
-
-# How often a transaction is begun anew on another connection: nothing has happened yet.
-BEGINNINGS = 3
-
-# What ends a connection, or the use of it.
-LOST = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError, TimeoutError)
-
 
 class PostgresStore(SqlStore):
     """`ports.Store` on PostgreSQL."""
@@ -68,10 +55,9 @@ class PostgresStore(SqlStore):
         self,
         *,
         installation: Installation,
-        work: asyncpg.Pool,
-        leases: asyncpg.Pool,
+        work: Connections,
+        leases: Connections,
         wakes: Wakes | None,
-        stall_seconds: float = STALL_SECONDS,
     ) -> None:
         super().__init__()
         self.schema = installation.schema
@@ -79,11 +65,6 @@ class PostgresStore(SqlStore):
         self._work = work
         self._leases = leases
         self._sql = Statements(installation.schema)
-        stall = f"{millis(stall_seconds)}ms"
-        self._begin = (
-            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; "
-            f"SET LOCAL lock_timeout = '{stall}'; SET LOCAL idle_in_transaction_session_timeout = '{stall}'"
-        )
         self._seen: Whereabouts | None = None
         self._incarnation = 0
 
@@ -97,9 +78,12 @@ class PostgresStore(SqlStore):
         async with AsyncExitStack() as opened:
             with postgres_schema.unreachable(installation):
                 pooled = await postgres_schema.prepare(installation, entropy.token())
-                work, leases = [await _pool(installation, most, pooled=pooled) for most in (FOR_WORK, FOR_LEASES)]
+                work, leases = [
+                    await Connections.open(installation, most, pooled=pooled, stall_seconds=stall_seconds)
+                    for most in (FOR_WORK, FOR_LEASES)
+                ]
             wakes = None if pooled and listen_url is None else Wakes(direct, installation.schema)
-            store = cls(installation=installation, work=work, leases=leases, wakes=wakes, stall_seconds=stall_seconds)
+            store = cls(installation=installation, work=work, leases=leases, wakes=wakes)
             opened.push_async_callback(store.close)
             await store._look_around()
             if wakes is not None:
@@ -110,8 +94,8 @@ class PostgresStore(SqlStore):
     async def close(self) -> None:
         if self.wakes is not None:
             await self.wakes.stop()
-        for pool in (self._work, self._leases):
-            pool.terminate()
+        for connections in (self._work, self._leases):
+            connections.terminate()
 
     # what others are waiting for
 
@@ -158,8 +142,10 @@ class PostgresStore(SqlStore):
     async def renew(self, leases: Sequence[Lease], ttl: float) -> Sequence[LaneKey]:
         """All in one statement; those that a transaction had locked one by one, so that none waits for another's."""
         renewed = set(await self._write(owning.renew(leases, ttl), leases=True))
-        for lease in leases:
-            if lease.lane not in renewed:
+        others = [lease for lease in leases if lease.lane not in renewed]
+        locked = await self._write(owning.still_held(others), leases=True) if others else frozenset()
+        for lease in others:
+            if lease.lane in locked:
                 with suppress(Locked):
                     renewed.update(await self._write(owning.renew_one(lease, ttl), leases=True))
         return sorted(renewed)
@@ -202,44 +188,14 @@ class PostgresStore(SqlStore):
 
     async def _write(self, procedure: Procedure[T], *, leases: bool = False) -> T:
         try:
-            async with self._transaction(self._leases if leases else self._work) as connection:
+            async with (self._leases if leases else self._work).transaction() as connection:
                 return await self._run(connection, procedure)
         except _Lost as loss:
             await self._raise_incarnation(loss.found, loss.incarnation, loss.seen)
             raise LeaseLost("the store has lost commits; every lane is compared with its chain first") from None
 
-    @asynccontextmanager
-    async def _transaction(self, pool: asyncpg.Pool) -> AsyncIterator[asyncpg.Connection]:
-        with _refusals():
-            connection = await self._begun(pool)
-        try:
-            try:
-                with _refusals():
-                    yield connection
-            except BaseException:
-                await _roll_back(connection)
-                raise
-            await _commit(connection)
-        finally:
-            await pool.release(connection)
-
-    async def _begun(self, pool: asyncpg.Pool) -> asyncpg.Connection:
-        """A connection with a transaction on it. One that turns out to be dead is replaced: nothing has happened yet."""
-        for beginning in range(1, BEGINNINGS + 1):
-            connection = await pool.acquire(timeout=ANSWER_SECONDS)
-            try:
-                await connection.execute(self._begin)
-            except BaseException as error:
-                _cut(connection)
-                await pool.release(connection)
-                if not isinstance(error, LOST) or beginning == BEGINNINGS:
-                    raise
-            else:
-                return connection
-        raise AssertionError("the last beginning returns or raises")
-
     async def _read(self, procedure: Procedure[T]) -> T:
-        with _refusals():
+        with refusals():
             return await self._run(None, procedure)
 
     async def _run(self, connection: asyncpg.Connection | None, procedure: Procedure[T]) -> T:
@@ -289,30 +245,11 @@ class PostgresStore(SqlStore):
         gives_rows: bool,
     ) -> Answer:
         if connection is None:
-            return await self._ask_alone(sql, values)
+            return await self._work.ask_alone(sql, values)
         if gives_rows:
             found = await connection.fetch(sql, *values)
             return Answer(found, len(found))
         return Answer(count=int((await connection.execute(sql, *values)).rpartition(" ")[2]))
-
-    async def _ask_alone(self, sql: str, values: Sequence[Any]) -> Answer:
-        """A statement that only reads, outside of any transaction. It is asked again if its connection was lost."""
-        for beginning in range(1, BEGINNINGS + 1):
-            connection = await self._work.acquire(timeout=ANSWER_SECONDS)
-            try:
-                found = await connection.fetch(sql, *values)
-                return Answer(found, len(found))
-            except LOST:
-                _cut(connection)
-                if beginning == BEGINNINGS:
-                    raise
-            finally:
-                await self._work.release(connection)
-        raise AssertionError("the last question returns or raises")
-
-
-class Locked(StoreUnavailable):
-    """Somebody else's transaction holds what this one needs; nothing happened."""
 
 
 class _Lost(Exception):
@@ -353,73 +290,8 @@ def _numbered() -> Procedure[None]:
     yield Ask("end_numbering", {"numbered": numbered.count})
 
 
-def _cut(connection: asyncpg.Connection) -> None:
-    """Whatever state it is in, nobody uses it again."""
-    with suppress(asyncpg.InterfaceError):  # the driver noticed that it is gone, and took it back
-        connection.terminate()
-
-
-async def _commit(connection: asyncpg.Connection) -> None:
-    try:
-        said = await connection.execute("COMMIT")
-    except asyncpg.PostgresError as error:
-        if getattr(error, "severity_en", error.severity) == "ERROR":
-            raise StoreUnavailable(f"the store refused the commit: {error}") from error
-        _cut(connection)
-        raise CommitUnknown(f"the commit did not report back: {error}") from error
-    except LOST as error:
-        _cut(connection)
-        raise CommitUnknown(f"the commit did not report back: {str(error) or type(error).__name__}") from error
-    if said != "COMMIT":
-        raise StoreUnavailable("the store rolled the transaction back")
-
-
-async def _roll_back(connection: asyncpg.Connection) -> None:
-    """What cannot be rolled back is cut off: the server rolls back what it has of it."""
-    try:
-        await connection.execute("ROLLBACK")
-    except (asyncpg.PostgresError, *LOST):
-        _cut(connection)
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """What PostgreSQL and its driver say, in our words. Nothing happened."""
-    try:
-        yield
-    except asyncpg.IntegrityConstraintViolationError as error:
-        raise RowMoved(f"the database refused the change: {error}") from error
-    except asyncpg.DataError as error:
-        # A value that no retry makes storable: whoever gave it has to know.
-        raise ValueError(f"the database cannot keep this: {error}") from error
-    except asyncpg.LockNotAvailableError as error:
-        raise Locked(f"the store cannot be used now: {error}") from error
-    except (asyncpg.PostgresError, *LOST) as error:
-        raise StoreUnavailable(f"the store cannot be used now: {str(error) or type(error).__name__}") from error
-
-
 def _parsed(url: str) -> Installation:
     try:
         return Installation.parse(url)
     except ValueError as error:
         raise BadSettings(f"store: {error}") from None
-
-
-async def _no_reset(_: object) -> None:
-    """Nothing is kept in a session, so there is nothing to reset: it would cost a round trip each time."""
-
-
-async def _pool(installation: Installation, most: int, *, pooled: bool) -> asyncpg.Pool:
-    return await asyncpg.create_pool(
-        installation.dsn,
-        min_size=1,
-        max_size=most,
-        max_inactive_connection_lifetime=300.0,
-        command_timeout=ANSWER_SECONDS,
-        timeout=ANSWER_SECONDS,
-        # A pooler gives every transaction another session, which does not know what was prepared on the last one.
-        statement_cache_size=0 if pooled else 1_000,
-        max_cached_statement_lifetime=0,
-        reset=_no_reset,
-        server_settings={"application_name": "nonchalant"},
-    )

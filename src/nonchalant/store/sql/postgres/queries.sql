@@ -213,6 +213,14 @@ UPDATE nonchalant.leases AS l SET expires_at = nonchalant.millis() + :ttl
 FROM held WHERE l.chain_id = held.chain_id AND l.address = held.address
 RETURNING l.chain_id, l.address;
 
+-- held_leases --
+-- Those of an owner that have not expired; who has them locked does not matter.
+SELECT l.chain_id, l.address FROM nonchalant.leases AS l
+JOIN unnest(:chain_id::BIGINT[], :address::TEXT[], :owner::TEXT[], :epoch::BIGINT[])
+    AS mine (chain_id, address, owner, epoch)
+    ON mine.chain_id = l.chain_id AND mine.address = l.address AND mine.owner = l.owner AND mine.epoch = l.epoch
+WHERE l.expires_at > nonchalant.millis();
+
 -- renew_lease --
 -- The same for one that was locked; waits its turn. The row is read again under the lock, so is the clock.
 WITH held AS MATERIALIZED (

@@ -1,0 +1,163 @@
+"""Connections to a PostgreSQL server: transactions on them, and what is safe when one is lost."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
+
+import asyncpg
+
+from nonchalant.errors import CommitUnknown, RowMoved, StoreUnavailable
+from nonchalant.installation import Installation
+from nonchalant.store.talk import Answer, millis
+
+# A question that takes longer is given up; the stages ask again.
+ANSWER_SECONDS = 10.0
+
+# What keeps a transaction waiting, a lock or a node that does not go on, ends it after this time. It must be shorter than
+# the part of a lease at its end in which the owner does not act, or a frozen owner could hold a take-over up.
+STALL_SECONDS = 1.0
+
+# How often something is begun anew on another connection, where nothing has happened yet.
+BEGINNINGS = 3
+
+# What ends a connection, or the use of it.
+LOST = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError, TimeoutError)
+
+
+class Locked(StoreUnavailable):
+    """Somebody else's transaction holds what this one needs; nothing happened."""
+
+
+class Connections:
+    """Some of them, made when they are needed and used in turn. Nothing is kept in a session."""
+
+    def __init__(self, pool: asyncpg.Pool, stall_seconds: float) -> None:
+        self.pool = pool
+        stall = f"{millis(stall_seconds)}ms"
+        self._begin = (
+            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; "
+            f"SET LOCAL lock_timeout = '{stall}'; SET LOCAL idle_in_transaction_session_timeout = '{stall}'"
+        )
+
+    @classmethod
+    async def open(cls, installation: Installation, most: int, *, pooled: bool, stall_seconds: float) -> Connections:
+        pool = await asyncpg.create_pool(
+            installation.dsn,
+            min_size=1,
+            max_size=most,
+            max_inactive_connection_lifetime=300.0,
+            command_timeout=ANSWER_SECONDS,
+            timeout=ANSWER_SECONDS,
+            # A pooler gives every transaction another session, which does not know what was prepared on the last one.
+            statement_cache_size=0 if pooled else 1_000,
+            max_cached_statement_lifetime=0,
+            reset=_no_reset,
+            server_settings={"application_name": "nonchalant"},
+        )
+        return cls(pool, stall_seconds)
+
+    def terminate(self) -> None:
+        self.pool.terminate()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[asyncpg.Connection]:
+        """Committed at the end of the block, or rolled back."""
+        with refusals():
+            connection = await self.begun()
+        try:
+            try:
+                with refusals():
+                    yield connection
+            except BaseException:
+                await roll_back(connection)
+                raise
+            await commit(connection)
+        finally:
+            await self.pool.release(connection)
+
+    async def begun(self) -> asyncpg.Connection:
+        """One with a transaction on it. One that turns out to be dead is replaced: nothing has happened yet."""
+        for beginning in range(1, BEGINNINGS + 1):
+            connection = await self.pool.acquire(timeout=ANSWER_SECONDS)
+            try:
+                await connection.execute(self._begin)
+            except BaseException as error:
+                _cut(connection)
+                await self.pool.release(connection)
+                if not isinstance(error, LOST) or beginning == BEGINNINGS:
+                    raise
+            else:
+                return connection
+        raise AssertionError("the last beginning returns or raises")
+
+    async def ask_alone(self, sql: str, values: Sequence[Any]) -> Answer:
+        """A statement that only reads, outside of any transaction. It is asked again if its connection was lost."""
+        for beginning in range(1, BEGINNINGS + 1):
+            connection = await self.pool.acquire(timeout=ANSWER_SECONDS)
+            try:
+                found = await connection.fetch(sql, *values)
+                return Answer(found, len(found))
+            except LOST:
+                _cut(connection)
+                if beginning == BEGINNINGS:
+                    raise
+            finally:
+                await self.pool.release(connection)
+        raise AssertionError("the last question returns or raises")
+
+
+async def commit(connection: asyncpg.Connection) -> None:
+    """`CommitUnknown` if nobody can tell whether it happened."""
+    try:
+        said = await connection.execute("COMMIT")
+    except asyncpg.PostgresError as error:
+        if getattr(error, "severity_en", error.severity) == "ERROR":
+            raise StoreUnavailable(f"the store refused the commit: {_words(error)}") from error
+        _cut(connection)
+        raise CommitUnknown(f"the commit did not report back: {_words(error)}") from error
+    except LOST as error:
+        _cut(connection)
+        raise CommitUnknown(f"the commit did not report back: {_words(error)}") from error
+    if said != "COMMIT":
+        raise StoreUnavailable("the store rolled the transaction back")
+
+
+async def roll_back(connection: asyncpg.Connection) -> None:
+    """What cannot be rolled back is cut off: the server rolls back what it has of it."""
+    try:
+        await connection.execute("ROLLBACK")
+    except (asyncpg.PostgresError, *LOST):
+        _cut(connection)
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """What PostgreSQL and its driver say, in our words. Nothing happened."""
+    try:
+        yield
+    except asyncpg.IntegrityConstraintViolationError as error:
+        raise RowMoved(f"the database refused the change: {_words(error)}") from error
+    except asyncpg.DataError as error:
+        # A value that no retry makes storable: whoever gave it has to know.
+        raise ValueError(f"the database cannot keep this: {_words(error)}") from error
+    except asyncpg.LockNotAvailableError as error:
+        raise Locked(f"the store cannot be used now: {_words(error)}") from error
+    except (asyncpg.PostgresError, *LOST) as error:
+        raise StoreUnavailable(f"the store cannot be used now: {_words(error)}") from error
+
+
+def _cut(connection: asyncpg.Connection) -> None:
+    """Whatever state it is in, nobody uses it again."""
+    with suppress(asyncpg.InterfaceError):  # the driver noticed that it is gone, and took it back
+        connection.terminate()
+
+
+def _words(error: BaseException) -> str:
+    """Without the row that PostgreSQL quotes below its message."""
+    return str(error.args[0] if error.args else "") or type(error).__name__
+
+
+async def _no_reset(_: object) -> None:
+    """There is nothing to reset in a session: it would cost a round trip each time."""
