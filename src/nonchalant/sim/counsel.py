@@ -96,8 +96,7 @@ class Counsel:
         chance = self._draw(f"advice {tx.id} {tx.version} {mark} {head.top.hash}")
         advice = chance.choice(DRAWN)
         if advice is Move.ADVICE_SLOW:
-            unheard = chance.choice([hooks.Cancel(), self._replacement(chance, tx)])
-            return Slow(HOOK_SECONDS * chance.uniform(1.2, 8.0), unheard)
+            return Slow(HOOK_SECONDS * chance.uniform(1.2, 8.0), hooks.Cancel())
         return self._answer(chance, advice, tx, self._terrains[lane.key.chain_id])
 
     def _answer(self, chance: Chance, advice: Move, tx: Transaction, terrain: Terrain) -> object:
