@@ -22,8 +22,18 @@ STALL_SECONDS = 1.0
 # How often something is begun anew on another connection, where nothing has happened yet.
 BEGINNINGS = 3
 
-# What ends a connection, or the use of it.
-LOST = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError, TimeoutError)
+# What ends a connection, or the use of it. The driver calls it an error of its own if it is asked for something after the
+# server's farewell and before the end of the connection.
+LOST = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
+    TimeoutError,
+)
 
 
 class Locked(StoreUnavailable):

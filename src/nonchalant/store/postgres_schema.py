@@ -14,6 +14,7 @@ import asyncpg
 from nonchalant.errors import StoreUnavailable
 from nonchalant.installation import Installation
 from nonchalant.store import migrations
+from nonchalant.store.connections import LOST
 from nonchalant.store.migrations import Migration, Status
 from nonchalant.store.statements import in_schema
 
@@ -125,7 +126,7 @@ def unreachable(installation: Installation) -> Iterator[None]:
     """What goes wrong at the first contact, with the name of the server and without its password."""
     try:
         yield
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+    except (asyncpg.PostgresError, *LOST) as error:
         raise StoreUnavailable(f"cannot use {installation}: {str(error) or type(error).__name__}") from error
 
 

@@ -14,6 +14,7 @@ import structlog
 
 from nonchalant.installation import Installation
 from nonchalant.model import LaneKey
+from nonchalant.store.connections import LOST
 
 log = structlog.get_logger()
 
@@ -61,7 +62,7 @@ class Wakes:
         while True:
             try:
                 await self._listen()
-            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+            except (asyncpg.PostgresError, *LOST) as error:
                 log.warning("wakes.lost", reason=str(error) or type(error).__name__)
                 await asyncio.sleep(REST_SECONDS)  # noqa: TID251 - a connection is no part of any simulated time
 
