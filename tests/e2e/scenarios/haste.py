@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -36,8 +37,8 @@ def in_haste() -> Iterator[None]:
     """Nodes opened in here lose patience quickly."""
     real = app.engine_rules
 
-    def rules(settings: Settings, *args: object) -> EngineRules:
-        made = real(settings, *args)
+    def rules(settings: Settings, *args: Any, **more: Any) -> EngineRules:
+        made = real(settings, *args, **more)
         lanes = {lane: replace(found, patience=PATIENCE) for lane, found in made.lanes.items()}
         return replace(made, lanes=lanes, sweep_seconds=0.1)
 
