@@ -8,7 +8,7 @@ from typing import TypeVar
 import structlog
 
 from nonchalant.model import Attempt, Event, Receipt, Slot, Transaction
-from nonchalant.store import rows
+from nonchalant.store import rows, stand_ins
 from nonchalant.store.rows import Row
 from nonchalant.store.talk import Procedure
 
@@ -55,21 +55,21 @@ class Legible:
             return rows.attempt(row)
         except rows.UNDECODABLE:
             self.warn("attempt", row["hash"])
-            return rows.attempt_stand_in(dict(row))
+            return stand_ins.attempt(dict(row))
 
     def slot(self, row: Row, attempts: Sequence[Attempt], receipt: Receipt | None) -> Slot:
         try:
             return rows.slot(row, attempts, receipt)
         except rows.UNDECODABLE:
             self.warn("slot", row["nonce"])
-            return rows.slot_stand_in(row, attempts, receipt)
+            return stand_ins.slot(row, attempts, receipt)
 
     def with_a_slot(self, row: Row, signed: Sequence[Attempt], now: int) -> Transaction:
         try:
             return rows.with_payloads_of(rows.transaction(row), signed)
         except rows.UNDECODABLE:
             self.warn("tx", row["id"])
-            return rows.stand_in(dict(row), signed, now)
+            return stand_ins.transaction(dict(row), signed, now)
 
     def filler_receipt(self, row: Row) -> Receipt | None:
         """None also if it cannot be read: the owner finds it on the chain again."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from nonchalant.errors import Unreadable
 from nonchalant.model import Attempt, Event, Hash, LaneKey, State, Transaction, TxId
 from nonchalant.ports import Filter, FirstOpen, LaneSummary, OpenWish, Reserved, Standing
-from nonchalant.store import rows
+from nonchalant.store import rows, stand_ins
 from nonchalant.store.legible import Legible, full_page
 from nonchalant.store.rows import Row
 from nonchalant.store.talk import Ask, Number, Procedure, ask, ask_for_each
@@ -111,13 +111,13 @@ def standings(transactions: Sequence[Transaction], limit: int) -> Procedure[Mapp
 
 def _first_open(lanes: set[LaneKey]) -> Procedure[Mapping[LaneKey, FirstOpen]]:
     found = yield from ask_for_each("first_open_slot", [lane._asdict() for lane in sorted(lanes)])
-    return {_lane(row): FirstOpen(row["nonce"], rows.slot_kind(row), row["tx_id"]) for row in found}
+    return {_lane(row): FirstOpen(row["nonce"], stand_ins.slot_kind(row), row["tx_id"]) for row in found}
 
 
 def _standing(ahead: int | None, slot: Row | None, first: FirstOpen | None) -> Standing:
     if slot is None:
         return Standing(ahead=ahead, first=first)
-    return Standing(wanted=rows.slot_wanted(slot), payload_version=slot["payload_version"], first=first)
+    return Standing(wanted=stand_ins.slot_wanted(slot), payload_version=slot["payload_version"], first=first)
 
 
 # lanes

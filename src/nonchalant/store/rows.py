@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NotRequired, Protocol, TypedDict
 
 import msgspec
@@ -32,7 +32,6 @@ from nonchalant.model import (
     Transaction,
     Wanted,
 )
-from nonchalant.wishes import Act, Bump, Cancel, Fill, Release, Replace, Reserve, Reset, Sync, Use, Wish
 
 
 class Row(Protocol):
@@ -50,7 +49,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
-class _PayloadFields(TypedDict):
+class PayloadFields(TypedDict):
     to: str | None
     value: str
     data: str
@@ -70,8 +69,8 @@ class _ReceiptFields(TypedDict):
 
 
 # With their types: text that is JSON, and not what was written there, would break whoever computes with it.
-_read_payload = msgspec.json.Decoder(_PayloadFields).decode
-_read_payloads = msgspec.json.Decoder(list[_PayloadFields]).decode
+_read_payload = msgspec.json.Decoder(PayloadFields).decode
+_read_payloads = msgspec.json.Decoder(list[PayloadFields]).decode
 _read_receipt = msgspec.json.Decoder(_ReceiptFields).decode
 _read_mark = msgspec.json.Decoder(tuple[str, str, int]).decode
 _read_block = msgspec.json.Decoder(tuple[int, str]).decode
@@ -82,10 +81,10 @@ def to_json(value: object) -> str:
 
 
 def payload_text(payload: Payload) -> str:
-    return to_json(_payload_fields(payload))
+    return to_json(payload_fields(payload))
 
 
-def _payload_fields(payload: Payload) -> dict[str, object]:
+def payload_fields(payload: Payload) -> dict[str, object]:
     return {
         "to": payload.to,
         "value": str(payload.value),
@@ -97,10 +96,10 @@ def _payload_fields(payload: Payload) -> dict[str, object]:
 
 
 def payload(text: str) -> Payload:
-    return _payload(_read_payload(text))
+    return payload_of(_read_payload(text))
 
 
-def _payload(fields: _PayloadFields) -> Payload:
+def payload_of(fields: PayloadFields) -> Payload:
     return Payload(
         to=fields["to"],
         value=int(fields["value"]),
@@ -222,16 +221,16 @@ def transaction(row: Row) -> Transaction:
         updated_at=row["updated_at"],
         idempotency_key=row["idempotency_key"],
         metadata=None if row["metadata"] is None else _decode(row["metadata"]),
-        earlier=_earlier(row["earlier"]),
+        earlier=earlier(row["earlier"]),
         valid_until=row["valid_until"],
         confirmations=row["confirmations"],
-        on_superseded=_on_superseded(row["on_superseded"]),
+        on_superseded=on_superseded(row["on_superseded"]),
         simulate=bool(row["simulate"]),
         held=bool(row["held"]),
         nonce=row["nonce"],
         hash=row["hash"],
         receipt=receipt(row["receipt"]),
-        deep=_block(row["deep"]),
+        deep=block(row["deep"]),
         forked=bool(row["forked"]),
         failure=row["failure"],
         attention=attention(row["attention"]),
@@ -245,63 +244,16 @@ def with_payloads_of(tx: Transaction, attempts: Sequence[Attempt]) -> Transactio
     return tx
 
 
-def _earlier(text: str | None) -> tuple[Payload, ...]:
-    return () if text is None else tuple(_payload(fields) for fields in _read_payloads(text))
+def earlier(text: str | None) -> tuple[Payload, ...]:
+    return () if text is None else tuple(payload_of(fields) for fields in _read_payloads(text))
 
 
-def _on_superseded(text: str | None) -> OnSuperseded | None:
+def on_superseded(text: str | None) -> OnSuperseded | None:
     return None if text is None else OnSuperseded(text)
 
 
-def _block(text: str | None) -> BlockRef | None:
+def block(text: str | None) -> BlockRef | None:
     return None if text is None else BlockRef(*_read_block(text))
-
-
-def stand_in(row: Mapping[str, Any], attempts: Sequence[Attempt], now: int) -> Transaction:
-    """For a row with a slot that cannot be read in full: it is watched, re-sent as it was signed, and settled.
-
-    Its price is the newest attempt's, and named prices are a cap: it is never signed again. A receipt that cannot be
-    read is not believed to be there: the chain will show it again.
-    """
-    versions = max((attempt.payload_version for attempt in attempts), default=1)
-    nothing = payload_text(Payload(to=None))
-    mark = Attention(
-        "undecodable", "its row in the store cannot be read; it is re-sent as signed, restore the row", now
-    )
-    legible = {
-        **row,
-        # Somebody else may have done the same: it must be possible to tell.
-        "payload": _if_legible(row["payload"], payload, nothing),
-        "earlier": _if_legible(
-            row["earlier"],
-            lambda text: len(_earlier(text)) >= versions - 1 or _missing(),
-            f"[{','.join([nothing] * (versions - 1))}]",
-        ),
-        "fees": fees_text(attempts[-1].fees if attempts else Fees(0)),
-        "metadata": None,
-        "receipt": _if_legible(row["receipt"], receipt, None),
-        "deep": _if_legible(row["deep"], _block, None),
-        "on_superseded": _if_legible(row["on_superseded"], _on_superseded, OnSuperseded.HOLD.value),
-        "attention": attention_text(mark),
-    }
-    if legible["receipt"] is not None:
-        legible["state"] = State.MINED.value
-    else:
-        state = row["state"] if row["state"] in (State.SIGNED, State.SENT) else State.SENT.value
-        legible |= {"state": state, "deep": None}
-    return transaction(legible)
-
-
-def _if_legible(text: Any, read: Callable[[Any], object], otherwise: str | None) -> Any:
-    try:
-        read(text)
-    except UNDECODABLE:
-        return otherwise
-    return text
-
-
-def _missing() -> bool:
-    raise ValueError("payloads are missing")
 
 
 def transaction_columns(tx: Transaction) -> dict[str, object]:
@@ -328,7 +280,7 @@ def wish_columns(tx: Transaction) -> dict[str, object]:
         "id": tx.id,
         "version": tx.version,
         "payload": payload_text(tx.payload),
-        "earlier": to_json([_payload_fields(payload) for payload in tx.earlier]) if tx.earlier else None,
+        "earlier": to_json([payload_fields(payload) for payload in tx.earlier]) if tx.earlier else None,
         "fees": fees_text(tx.fees),
     }
 
@@ -349,20 +301,6 @@ def attempt(row: Row) -> Attempt:
         sent_at=row["sent_at"],
         answer=row["answer"],
     )
-
-
-def attempt_stand_in(row: Mapping[str, Any]) -> Attempt:
-    """For an attempt that cannot be read in full: its hash is watched, its bytes are sent. What it offered is unknown."""
-    tx_id, version = row["tx_id"], row["payload_version"]
-    kind = AttemptKind.ORIGINAL if tx_id is not None else AttemptKind.OUTSIDE
-    if version == 0:
-        kind = AttemptKind.CANCEL if tx_id is not None else AttemptKind.FILLER
-    legible = {
-        **row,
-        "kind": _if_legible(row["kind"], AttemptKind, kind.value),
-        "fees": _if_legible(row["fees"], fees, fees_text(Fees(0, 0))),
-    }
-    return attempt(legible)
 
 
 def attempt_columns(attempt: Attempt, lane: LaneKey) -> dict[str, object]:
@@ -394,31 +332,6 @@ def slot(row: Row, attempts: Sequence[Attempt], receipt: Receipt | None) -> Slot
         wanted=Wanted(row["wanted"]),
         payload_version=row["payload_version"],
         reservation=reservation(row),
-        receipt=receipt,
-    )
-
-
-def slot_kind(row: Row) -> SlotKind:
-    """As well as it can be told: who only looks must not fail on a slot that cannot be read."""
-    bound = SlotKind.FILLER if row["tx_id"] is None else SlotKind.TRANSACTION
-    return SlotKind(_if_legible(row["kind"], SlotKind, bound.value))
-
-
-def slot_wanted(row: Row) -> Wanted:
-    """As well as it can be told."""
-    return Wanted(_if_legible(row["wanted"], Wanted, Wanted.PAYLOAD.value))
-
-
-def slot_stand_in(row: Row, attempts: Sequence[Attempt], receipt: Receipt | None) -> Slot:
-    """For a slot that cannot be read: its nonce stays bound, to whom it was bound, for what was last signed."""
-    tx_id, version = row["tx_id"], attempts[-1].payload_version if attempts else 0
-    return Slot(
-        nonce=row["nonce"],
-        kind=SlotKind.FILLER if tx_id is None else SlotKind.TRANSACTION,
-        tx_id=tx_id,
-        attempts=tuple(attempts),
-        wanted=Wanted.PAYLOAD if tx_id is None or version else Wanted.NOTHING,
-        payload_version=version if tx_id is not None else 0,
         receipt=receipt,
     )
 
@@ -518,71 +431,6 @@ def reply(text: str) -> Reply:
 
 def reply_text(reply: Reply) -> str:
     return to_json([reply.refused, reply.data])
-
-
-def wish_row(wish: Wish) -> dict[str, object]:
-    """One row for every kind of wish: its name, whom it is about, and the rest as JSON."""
-    return {
-        "id": wish.id,
-        **wish.lane._asdict(),
-        "tx_id": wish.tx_id,
-        "kind": type(wish.act).__name__.lower(),
-        "body": to_json(_wish_body(wish.act)),
-    }
-
-
-def _wish_body(act: Act) -> dict[str, object]:
-    match act:
-        case Replace(_, payload, fees):
-            return {"payload": _payload_fields(payload), "fees": None if fees is None else fees_text(fees)}
-        case Bump(_, fees):
-            return {"fees": None if fees is None else fees_text(fees)}
-        case Reserve(holder, millis):
-            return {"holder": holder, "millis": millis}
-        case Use(nonce, holder, hash, raw):
-            return {"nonce": nonce, "holder": holder, "hash": hash, "raw": None if raw is None else raw.hex()}
-        case Release(nonce, holder):
-            return {"nonce": nonce, "holder": holder}
-        case Fill(nonce):
-            return {"nonce": nonce}
-        case Reset(force):
-            return {"force": force}
-        case Cancel() | Sync():
-            return {}
-
-
-def a_wish(row: Row) -> Wish:
-    return Wish(row["id"], LaneKey(row["chain_id"], row["address"]), _act(row["kind"], row["tx_id"], row["body"]))
-
-
-def _act(kind: str, tx_id: str, body: str) -> Act:
-    fields = _decode(body)
-    match kind:
-        case "cancel":
-            return Cancel(tx_id)
-        case "replace":
-            return Replace(
-                tx_id,
-                _payload(msgspec.convert(fields["payload"], _PayloadFields)),
-                None if fields["fees"] is None else wish(fields["fees"]),
-            )
-        case "bump":
-            return Bump(tx_id, None if fields["fees"] is None else wish(fields["fees"]))
-        case "reserve":
-            return Reserve(fields["holder"], fields["millis"])
-        case "use":
-            raw = fields["raw"]
-            return Use(fields["nonce"], fields["holder"], fields["hash"], None if raw is None else bytes.fromhex(raw))
-        case "release":
-            return Release(fields["nonce"], fields["holder"])
-        case "sync":
-            return Sync()
-        case "fill":
-            return Fill(fields["nonce"])
-        case "reset":
-            return Reset(fields["force"])
-        case _:
-            raise ValueError(f"{kind} is no wish")
 
 
 def event(row: Row) -> Event:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from nonchalant.errors import MayHaveRun
 from nonchalant.model import Attention, Control, Event, LaneKey, Millis, Mode, Reply, Stranger, Transaction, TxId
 from nonchalant.ports import Orders, Wished
-from nonchalant.store import rows
+from nonchalant.store import rows, wish_rows
 from nonchalant.store.legible import Legible
 from nonchalant.store.rows import Row
 from nonchalant.store.talk import Procedure, ask, ask_for_each, change, change_each, expect_each, now, tell
@@ -90,7 +90,7 @@ def wish(wish: Wish, limit: int) -> Procedure[Wished]:
     [counted] = yield from ask("count_wishes", **wish.lane._asdict(), limit=limit)
     if counted["n"] >= limit:
         return Wished.TOO_MANY
-    taken = yield from change("insert_wish", **rows.wish_row(wish))
+    taken = yield from change("insert_wish", **wish_rows.columns(wish))
     return Wished.TAKEN if taken else Wished.NOT_NOW
 
 
@@ -122,7 +122,7 @@ def orders(lane: LaneKey, legible: Legible) -> Procedure[tuple[Orders, list[str]
     broken: list[str] = []
     for row in (yield from ask_for_each("open_wishes", [lane._asdict()], limit=WISHES_AT_ONCE)):
         try:
-            wishes.append(rows.a_wish(row))
+            wishes.append(wish_rows.wish(row))
         except rows.UNDECODABLE:
             legible.warn("wish", row["id"])
             broken.append(row["id"])
