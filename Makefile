@@ -18,6 +18,9 @@ ANVIL := .make/anvil/.installed-$(ANVIL_VERSION)
 BIN := .venv/bin
 PYTEST := $(BIN)/pytest -n auto --dist loadgroup
 
+# Most tests of whole nodes wait for blocks and leases: twice as many at once as there are cores.
+PATIENT := $(BIN)/pytest -n $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN)))) --dist loadgroup
+
 # Where the dev chain and the tests find anvil: the pinned one, whatever PATH has.
 run test test-long bench: export NONCHALANT_ANVIL := $(CURDIR)/.make/anvil/anvil
 
@@ -45,7 +48,7 @@ test: lint $(ANVIL) postgres ## everything, as CI does (under 20 minutes)
 	@echo "==> the model: every state, every broken rule"
 	@$(BIN)/python -m tests.model
 	@echo "==> all other tests"
-	@$(PYTEST) tests --ignore=tests/pure
+	@$(PATIENT) tests --ignore=tests/pure
 
 test-long: $(VENV) $(ANVIL) postgres ## for HOURS=2, going on where the last run stopped
 	@$(BIN)/python -m tests.long --hours $(HOURS)
