@@ -57,8 +57,16 @@ WANTS = ("alter_queued", "control", "wish", "withdraw")
 ASKED_BY_PEOPLE = {f"store.{call}" for call in (*QUESTIONS, *WANTS)}
 
 # Calls that no story here makes: shared accounts, chains that charge for data, a chain that broke its word, the question
-# why something reverted, whose answer is only told, and what an attention hook is asked about.
-IN_NO_STORY = {"endpoint.pending", "endpoint.data_fees", "endpoint.replay", "store.halt", "store.marked"}
+# why something reverted, whose answer is only told, what an attention hook is asked about, and who may have run already
+# in a restored store.
+IN_NO_STORY = {
+    "endpoint.pending",
+    "endpoint.data_fees",
+    "endpoint.replay",
+    "store.halt",
+    "store.marked",
+    "store.twin_of",
+}
 
 # Points of one test, survived at once: most of the time is spent waiting for a dead node's lease to run out.
 AT_ONCE = 3
