@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -87,7 +88,12 @@ def dev(data: Path, *options: str, port: int | None = None, chain_port: int | No
     said = data / "said"
     with said.open("w") as output:
         process = subprocess.Popen(
-            [*command, "--block-time", "0.2", *options], stdout=output, stderr=subprocess.STDOUT, env=surroundings()
+            [*command, "--block-time", "0.2", *options],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=surroundings(),
+            # Whoever runs the suite in the background of a shell ignores Ctrl-C, and so would all that it starts.
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no threads here
         )
     try:
         while "Ctrl-C" not in said.read_text():
