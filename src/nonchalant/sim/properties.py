@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from nonchalant.desk import Desk
 from nonchalant.engine import Engine
+from nonchalant.fees import is_within_caps, replacement_floor
 from nonchalant.heads import REMEMBERED
 from nonchalant.lifecycle import (
     TABLE,
@@ -34,6 +35,7 @@ from nonchalant.model import (
     AttemptKind,
     Change,
     Event,
+    Fees,
     Hash,
     LaneKey,
     Lease,
@@ -349,6 +351,9 @@ class Checker:
         other = self._facts.attempts.get(held.hash) if held else None
         if AttemptKind.OUTSIDE in (known.kind, other.kind if other else None):
             return  # what somebody else signed may have any price
+        rules = self._obedience.prices[known.lane]
+        if held and not is_within_caps(replacement_floor(Fees(held.max_fee), rules), rules):
+            return  # held at the cap: what cancels it is signed at the cap too, for pools that have dropped it
         if other and self._facts.is_known(other) and other.tx_id == known.tx_id and other.rank < known.rank:
             self._report(
                 "P5", f"{endpoint.name} refuses {tx.hash[2:8]} as too cheap to replace our own earlier attempt"
