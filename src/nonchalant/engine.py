@@ -68,7 +68,7 @@ TICK_SECONDS = 1.0
 LINGER_SECONDS = 5.0
 
 # How long the sends under way are waited for when this node stops, and tasks that were told to end.
-HANG_UP_SECONDS = 2.0
+HANG_UP_SECONDS = 5.0
 CANCEL_SECONDS = 1.0
 
 # After an error a lane rests, longer each time, before it is loaded anew.
