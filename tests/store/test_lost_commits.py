@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -17,6 +18,11 @@ from nonchalant.store.postgres import PostgresStore
 from tests.examples import LANE
 from tests.postgres import Cluster, give, program, running, unprivileged
 from tests.store.acts import Counting, accept, filler, take
+
+
+def losses(logs: Sequence[Mapping[str, Any]]) -> int:
+    """How often a loss was told; that the server was away may be told beside it."""
+    return sum(entry["event"] == "store.lost_commits" for entry in logs)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +84,7 @@ async def test_an_older_state_put_back_is_noticed_once_by_nodes_that_saw_the_new
     # The owner finds out by its next commit: whatever it has in memory counts for nothing.
     with capture_logs() as logs, pytest.raises(LeaseLost, match="lost commits"):
         await one.commit(filler(lease, 50), lease)
-    assert [entry["event"] for entry in logs] == ["store.lost_commits"]
+    assert losses(logs) == 1
     with pytest.raises(LeaseLost):
         await one.load(lease)
     await two.heartbeat("two", 10)
@@ -115,7 +121,7 @@ async def test_a_promoted_standby_that_lagged_is_noticed_also_by_a_node_that_sta
         assert run(program("psql"), "-qAt", "-c", "SELECT pg_promote()", standby.dsn) == "t\n"
         with capture_logs() as logs:
             after = await opened(standby, "promoted")
-        assert [entry["event"] for entry in logs] == ["store.lost_commits"]
+        assert losses(logs) == 1
         assert await after.incarnation() == 1
         assert [tx.id for tx in await after.transactions(Filter())] == ["kept"]
         await after.close()

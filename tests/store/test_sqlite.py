@@ -328,6 +328,8 @@ ALLOWED: dict[str, str | tuple[str, ...]] = {
     "twin": "SCAN json_each",
     "insert_wish": "SCAN CONSTANT ROW",
     "room": "SCAN CONSTANT ROW",
+    # Nothing at all.
+    "lock_lane": "SCAN CONSTANT ROW",
 }
 
 
