@@ -327,6 +327,7 @@ class Desk:
         told = len(at_final) >= enough
         if told:
             lane.final_count = heads.believed([account.count for account in at_final])
+            lane.final_at_most = max(account.count for account in at_final)
         if self.rules.shared:
             lane.pooled = await self._see_pools()
         self.account_due, self.seen_at = False, top

@@ -51,6 +51,7 @@ class Lane:
         self.count = 0  # executed at our head
         self.is_vouched = True  # whether at least half of the endpoints told that count
         self.final_count = 0  # executed at the final block
+        self.final_at_most = 0  # executed there, as the endpoint says that says most
         self.pooled = 0  # of a shared account: below, what is not ours is in some pool, from somebody else
         self.balance: Wei = 0
         self.delegated = False  # its code is: pools hold one transaction of it

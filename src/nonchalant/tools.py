@@ -92,7 +92,8 @@ async def reset(desk: Desk, work: Work, wish_id: str, act: Reset) -> None:
     if live and not act.force:
         reason = f"{len(live)} nonces are bound to what may still be executed; wait for it, cancel it, or use force"
         raise Refusal("attempts_live", reason, live=live[:NAMED], count=len(live))
-    settled_below = min(record.settled_below, lane.final_count)
+    # What was final is given up only as far as nobody knows of it: an endpoint that says too little is not believed.
+    settled_below = min(record.settled_below, lane.final_at_most)
     if settled_below < record.settled_below and not act.force:
         reason = (
             f"nonces {settled_below} to {record.settled_below - 1} were final here; use force if their chain is gone"

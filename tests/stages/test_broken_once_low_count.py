@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from nonchalant.model import State
+from nonchalant.wishes import Reset
 from tests.lessons import lesson
 from tests.stages.rig import Rig, staged, unreachable
 
@@ -88,3 +89,27 @@ async def test_one_endpoint_that_counts_too_high_is_not_believed_because_it_is_a
     await rig.advance(60.0)
     await rig.mine(10)
     assert await rig.state(tx) is State.CONFIRMED
+
+
+@staged()
+async def test_a_forced_reset_gives_up_nothing_that_any_endpoint_still_knows_to_be_executed(rig: Rig) -> None:
+    """One of three counts too low and another is silent: half of them tell, and the lower half is wrong."""
+    first = await rig.submit("first")
+    await rig.reaches(first, State.SENT)
+    await rig.mine()
+    await rig.finalise()
+    liar = rig.endpoints[0]
+
+    async def nothing(address: str, block: Any) -> Any:
+        return replace(await liar.endpoint.account(address, block), count=0)
+
+    liar.answer("account", nothing)
+    rig.endpoints[2].fail("account", unreachable())
+    told = (await rig.asking.of_lane(first.lane, Reset(force=True))).data
+    assert (told["next_nonce"], told["settled_below"]) == (1, 1)
+    rig.endpoints[2].heal()
+    second = await rig.submit("second")
+    await rig.mine(3)
+    await rig.finalise()
+    assert (await rig.read(second)).nonce == 1
+    assert (rig.executions("first"), rig.executions("second")) == (1, 1)
