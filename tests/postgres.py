@@ -25,6 +25,7 @@ SETTINGS = {
     "max_connections": "200",
     "max_wal_size": "256MB",
     "autovacuum_naptime": "10s",
+    "track_commit_timestamp": "on",
     "listen_addresses": "127.0.0.1",
     "log_min_messages": "warning",
 }

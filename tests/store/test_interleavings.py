@@ -28,12 +28,13 @@ Stale = Callable[[Lease, Sequence[Transaction]], Procedure[Any]]
 class Actor:
     """One transaction on a connection of its own, a statement at a time. A refusal ends it."""
 
-    def __init__(self, name: str, store: PostgresStore, procedure: Procedure[Any], committed: list[str]) -> None:
+    def __init__(self, name: str, store: PostgresStore, procedure: Procedure[Any]) -> None:
         self.name = name
         self.refused: Exception | None = None
+        self.committed = False
+        self.xid: str | None = None  # the server's number for a transaction that locked or wrote something
         self._store = store
         self._procedure = procedure
-        self._committed = committed
         self._answer: Any = None
         self._connection: Any = None
         self._last: asyncio.Task[None] | None = None
@@ -47,8 +48,9 @@ class Actor:
         try:
             step = self._procedure.send(self._answer)
         except StopIteration:
+            self.xid = await self._connection.fetchval("SELECT pg_current_xact_id_if_assigned()::TEXT")
             await connections.commit(self._connection)
-            self._committed.append(self.name)
+            self.committed = True
         else:
             self._answer = await self._store._take(self._connection, step)
 
@@ -106,9 +108,8 @@ class Stage:
     async def play(self, stale: Stale, order: Sequence[str]) -> tuple[list[str], Actor]:
         """Who committed, in that order, and what became of the owner."""
         lease, txs = await self.prepare()
-        committed: list[str] = []
-        old = Actor("old", self.store, stale(lease, txs), committed)
-        new = Actor("new", self.store, owning.acquire(LANE, "new", TTL), committed)
+        old = Actor("old", self.store, stale(lease, txs))
+        new = Actor("new", self.store, owning.acquire(LANE, "new", TTL))
         for actor in (old, new):
             await actor.begin()
         lapsed = False
@@ -120,7 +121,15 @@ class Stage:
             await self._until_it_waits(actor, actor.start(actor.statement))
         for actor in (old, new):
             await actor.end()
-        return committed, old
+        committed = [(await self._committed_at(actor), actor.name) for actor in (old, new) if actor.committed]
+        return [name for _, name in sorted(committed)], old
+
+    async def _committed_at(self, actor: Actor) -> float:
+        """By the server's clock: it lets go of locks before it answers, so its answers may overtake one another."""
+        if actor.xid is None:
+            return 0.0  # it left nothing that could be too late
+        asked = "SELECT extract(epoch FROM pg_xact_commit_timestamp($1::TEXT::XID))"
+        return float(await self._observer.fetchval(asked, actor.xid))
 
     async def _until_it_waits(self, actor: Actor, act: asyncio.Task[None]) -> None:
         """Either the statement has ended, or the server says that it waits for a lock."""
