@@ -238,6 +238,7 @@ CREATE TABLE nonchalant.attempts (
     floor     BIGINT NOT NULL,
     sent_at   BIGINT,
     answer    TEXT,
+    given_back BOOLEAN NOT NULL DEFAULT FALSE,  -- its slot was freed: whoever has the nonce next has nothing of it
     CHECK ((kind IN ('filler', 'outside')) = (tx_id IS NULL))
 );
 

@@ -508,3 +508,23 @@ async def test_strangers_belong_to_their_lane(store: Store) -> None:
     await store.commit(Change(strangers=(Stranger("0xf2", 4, "d"), Stranger("0xf1", 3, "d"))), ours)
     assert [stranger.nonce for stranger in (await store.load(ours)).strangers] == [3, 4]
     assert list((await store.load(theirs)).strangers) == []
+
+
+async def test_who_has_a_nonce_next_has_nothing_of_what_was_signed_before_it_was_given_back(store: Store) -> None:
+    lease = await take(store)
+    first, second = (an_attempt(a_hash(name), 0, None, epoch=lease.epoch) for name in ("first", "second"))
+    for attempt in (first, second):
+        making = work(lease)
+        making.bind(0, SlotKind.FILLER, attempt)
+        await store.commit(making.change(), lease)
+        [slot] = (await store.load(lease)).slots
+        assert slot.attempts == (attempt,)
+        await store.commit(Change(freed=(0,)), lease)
+    # It stays known all the same: nobody else's bytes have this hash.
+    assert await store.known_attempts([first.hash, second.hash]) == {first.hash, second.hash}
+    # The same bytes, signed once more, are the slot's again.
+    making = work(lease)
+    making.bind(0, SlotKind.FILLER, first)
+    await store.commit(making.change(), lease)
+    [slot] = (await store.load(lease)).slots
+    assert slot.attempts == (first,)

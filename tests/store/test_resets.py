@@ -9,7 +9,7 @@ import pytest
 from nonchalant.errors import RowMoved
 from nonchalant.model import Change, LaneKey, Mode, Reservation, SlotKind
 from nonchalant.ports import Store
-from tests.examples import LANE, a_record, a_slot
+from tests.examples import LANE, a_hash, a_record, a_slot, an_attempt
 from tests.store.acts import take
 
 
@@ -28,9 +28,10 @@ async def test_a_reset_that_is_counted_lowers_the_bound_and_frees_what_was_final
     record = a_record(next_nonce=1, settled_below=1, resets=1)
     await store.commit(Change(lane=record, unsettled_from=1), lease)
     assert (await store.load(lease)).record == record
-    again = a_slot(1, tx_id=None)
-    await store.commit(Change(slots=(again,), attempts=again.attempts), lease)
-    assert [slot.nonce for slot in (await store.load(lease)).slots] == [1]
+    anew = an_attempt(a_hash("anew"), 1, None, epoch=lease.epoch)
+    again = replace(a_slot(1, tx_id=None), attempts=(anew,))
+    await store.commit(Change(slots=(again,), attempts=(anew,)), lease)
+    assert list((await store.load(lease)).slots) == [again]  # with nothing of the filler that was final
     with pytest.raises(RowMoved):
         await store.commit(Change(slots=(replace(again, nonce=0),)), lease)
 

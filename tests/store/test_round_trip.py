@@ -304,8 +304,13 @@ def test_a_slot_without_a_transaction_is_loaded_as_it_was_committed(
     was_reserved: bool,
 ) -> None:
     async def scenario(store: SqlStore) -> None:
-        # A filler that was signed for what is reserved now had the nonce before.
+        lease = await take(store)
         bound = tuple(one for one in signed if is_filler or one.kind is AttemptKind.OUTSIDE)
+        before = tuple(one for one in signed if one not in bound)
+        if before:  # a filler that had the nonce, and gave it back
+            filler = Slot(nonce=3, kind=SlotKind.FILLER, tx_id=None, attempts=before, payload_version=0)
+            await store.commit(Change(slots=(filler,), attempts=before), lease)
+            await store.commit(Change(freed=(3,)), lease)
         slot = Slot(
             nonce=3,
             kind=SlotKind.FILLER if is_filler else SlotKind.RESERVATION,
@@ -315,8 +320,7 @@ def test_a_slot_without_a_transaction_is_loaded_as_it_was_committed(
             reservation=None if is_filler and not was_reserved else reservation,
             receipt=receipt,
         )
-        lease = await take(store)
-        await store.commit(Change(slots=(slot,), attempts=tuple(signed)), lease)
+        await store.commit(Change(slots=(slot,), attempts=bound), lease)
         assert list((await store.load(lease)).slots) == [slot]
 
     bench.run(scenario)

@@ -139,7 +139,8 @@ class Checker:
         found = self._facts.rows(
             "SELECT attempts.hash, transactions.version FROM slots JOIN attempts USING (chain_id, address, nonce)"
             " LEFT JOIN transactions ON transactions.id = slots.tx_id"
-            " WHERE slots.chain_id = ? AND slots.address = ? AND slots.settled = 0 AND attempts.tx_id IS slots.tx_id",
+            " WHERE slots.chain_id = ? AND slots.address = ? AND slots.settled = 0 AND attempts.tx_id IS slots.tx_id"
+            " AND attempts.given_back = 0",
             *desk.key,
         )
         stored = {(row["hash"], row["version"]) for row in found}
@@ -352,8 +353,9 @@ class Checker:
         if AttemptKind.OUTSIDE in (known.kind, other.kind if other else None):
             return  # what somebody else signed may have any price
         rules = self._obedience.prices[known.lane]
-        if held and not is_within_caps(replacement_floor(Fees(held.max_fee), rules), rules):
-            return  # held at the cap: what cancels it is signed at the cap too, for pools that have dropped it
+        does_nothing = known.kind in (AttemptKind.CANCEL, AttemptKind.FILLER)
+        if held and does_nothing and not is_within_caps(replacement_floor(Fees(held.max_fee), rules), rules):
+            return  # held at the cap: what takes its place is signed at the cap too, for pools that have dropped it
         if other and self._facts.is_known(other) and other.tx_id == known.tx_id and other.rank < known.rank:
             self._report(
                 "P5", f"{endpoint.name} refuses {tx.hash[2:8]} as too cheap to replace our own earlier attempt"

@@ -102,14 +102,18 @@ def _receipt_at(row: rows.Row, transactions: Mapping[TxId, Transaction], legible
 def commit(change: Change, lease: Lease) -> Procedure[None]:
     yield from fence(lease)
     lane = lease.lane._asdict()
-    yield from expect_each("free_slot", [{"nonce": nonce} for nonce in change.freed], **lane)
+    freed = [{"nonce": nonce} for nonce in change.freed]
+    yield from expect_each("free_slot", freed, **lane)
+    yield from change_each("give_attempts_back", freed, **lane)
     moved = [rows.transaction_columns(tx) for tx in change.transactions]
     yield from expect_each("update_transaction", moved, **lane)
     rewritten = [rows.wish_columns(tx) for tx in change.transactions if tx.id in change.rewritten]
     yield from expect_each("rewrite_transaction", rewritten)
     record = [] if change.lane is None else [rows.lane_columns(change.lane) | lane]
     if change.unsettled_from is not None:
-        yield Ask("unsettle_slots", {**lane, "nonce": change.unsettled_from})
+        final = {**lane, "nonce": change.unsettled_from}
+        yield Ask("give_final_attempts_back", final)
+        yield Ask("unsettle_slots", final)
         # Before the slots: they may be bound below what was final until now.
         yield from expect_each("update_lane", record)
     yield from expect_each("put_slot", [rows.slot_columns(slot, lease.lane) for slot in change.slots])

@@ -269,12 +269,11 @@ SELECT * FROM nonchalant.lanes WHERE chain_id = :chain_id AND address = :address
 SELECT * FROM nonchalant.slots WHERE chain_id = :chain_id AND address = :address AND NOT settled ORDER BY nonce;
 
 -- load_attempts --
--- Every attempt of every slot that is not final, oldest first. A reservation has none but its holder's: a filler may have
--- had the nonce before, and given it back.
+-- Every attempt of every slot that is not final, oldest first; none of whoever had the nonce before, and gave it back.
 SELECT a.* FROM nonchalant.slots AS s
 JOIN nonchalant.attempts AS a
     ON a.chain_id = s.chain_id AND a.address = s.address AND a.nonce = s.nonce
-    AND a.tx_id IS NOT DISTINCT FROM s.tx_id AND (s.kind <> 'reservation' OR a.kind = 'outside')
+    AND a.tx_id IS NOT DISTINCT FROM s.tx_id AND NOT a.given_back
 WHERE s.chain_id = :chain_id AND s.address = :address AND NOT s.settled
 ORDER BY a.nonce, a.number;
 
@@ -500,9 +499,21 @@ WHERE chain_id = :chain_id AND address = :address AND nonce = ANY (:nonce::BIGIN
 -- An operator gives up what was final: these nonces will be used again. The outcomes that rested on them stay.
 DELETE FROM nonchalant.slots WHERE chain_id = :chain_id AND address = :address AND nonce >= :nonce AND settled;
 
+-- give_attempts_back --
+-- What was signed for a slot that is freed stays known, and belongs to no slot any more.
+UPDATE nonchalant.attempts SET given_back = TRUE
+WHERE chain_id = :chain_id AND address = :address AND nonce = ANY (:nonce::BIGINT[]) AND NOT given_back;
+
+-- give_final_attempts_back --
+-- The same for what was final, of the slots that `unsettle_slots` deletes after this.
+UPDATE nonchalant.attempts AS a SET given_back = TRUE
+FROM nonchalant.slots AS s
+WHERE s.chain_id = :chain_id AND s.address = :address AND s.nonce >= :nonce AND s.settled
+    AND a.chain_id = s.chain_id AND a.address = s.address AND a.nonce = s.nonce AND NOT a.given_back;
+
 -- insert_attempt --
 -- Only for a live slot that is bound to the same transaction. The same bytes may be signed again after the slot was given
--- back; they stay the attempt they were. Fewer rows: a slot is bound to something else, or final.
+-- back; they stay the attempt they were, and are the slot's again. Fewer rows: a slot is bound to something else, or final.
 INSERT INTO nonchalant.attempts AS a (
     hash, chain_id, address, nonce, tx_id, kind, payload_version, fees, gas, raw, epoch, signed_at, floor,
     sent_at, answer
@@ -522,7 +533,7 @@ JOIN nonchalant.slots AS s
     ON s.chain_id = new.chain_id AND s.address = new.address AND s.nonce = new.nonce AND NOT s.settled
     AND s.tx_id IS NOT DISTINCT FROM new.tx_id
 ORDER BY new.n
-ON CONFLICT (hash, coalesce(tx_id, '')) DO UPDATE SET answer = excluded.answer
+ON CONFLICT (hash, coalesce(tx_id, '')) DO UPDATE SET answer = excluded.answer, given_back = FALSE
 WHERE a.chain_id = excluded.chain_id AND a.address = excluded.address
     AND a.nonce = excluded.nonce AND a.raw = excluded.raw;
 

@@ -141,12 +141,11 @@ SELECT * FROM slots INDEXED BY slots_unsettled
 WHERE chain_id = :chain_id AND address = :address AND settled = 0 ORDER BY nonce;
 
 -- load_attempts --
--- Every attempt of every slot that is not final, oldest first. A reservation has none but its holder's: a filler may have
--- had the nonce before, and given it back.
+-- Every attempt of every slot that is not final, oldest first; none of whoever had the nonce before, and gave it back.
 SELECT attempts.* FROM slots INDEXED BY slots_unsettled
 CROSS JOIN attempts INDEXED BY attempts_of_a_slot
     ON attempts.chain_id = slots.chain_id AND attempts.address = slots.address AND attempts.nonce = slots.nonce
-    AND attempts.tx_id IS slots.tx_id AND (slots.kind <> 'reservation' OR attempts.kind = 'outside')
+    AND attempts.tx_id IS slots.tx_id AND attempts.given_back = 0
 WHERE slots.chain_id = :chain_id AND slots.address = :address AND slots.settled = 0
 ORDER BY attempts.nonce, attempts.rowid;
 
@@ -342,9 +341,21 @@ DELETE FROM slots WHERE chain_id = :chain_id AND address = :address AND nonce = 
 -- An operator gives up what was final: these nonces will be used again. The outcomes that rested on them stay.
 DELETE FROM slots WHERE chain_id = :chain_id AND address = :address AND nonce >= :nonce AND settled = 1;
 
+-- give_attempts_back --
+-- What was signed for a slot that is freed stays known, and belongs to no slot any more.
+UPDATE attempts SET given_back = 1
+WHERE chain_id = :chain_id AND address = :address AND nonce = :nonce AND given_back = 0;
+
+-- give_final_attempts_back --
+-- The same for what was final, of the slots that `unsettle_slots` deletes after this.
+UPDATE attempts SET given_back = 1
+WHERE chain_id = :chain_id AND address = :address AND given_back = 0 AND nonce IN (
+        SELECT nonce FROM slots WHERE chain_id = :chain_id AND address = :address AND nonce >= :nonce AND settled = 1
+    );
+
 -- insert_attempt --
 -- Only for a live slot that is bound to the same transaction. The same bytes may be signed again after the slot was given
--- back; they stay the attempt they were. No row: the slot is bound to something else, or final.
+-- back; they stay the attempt they were, and are the slot's again. No row: the slot is bound to something else, or final.
 INSERT INTO attempts (
     hash, chain_id, address, nonce, tx_id, kind, payload_version, fees, gas, raw, epoch, signed_at, floor,
     sent_at, answer
@@ -354,7 +365,7 @@ SELECT
     :sent_at, :answer
 FROM slots
 WHERE chain_id = :chain_id AND address = :address AND nonce = :nonce AND settled = 0 AND tx_id IS :tx_id
-ON CONFLICT (hash, coalesce(tx_id, '')) DO UPDATE SET answer = excluded.answer
+ON CONFLICT (hash, coalesce(tx_id, '')) DO UPDATE SET answer = excluded.answer, given_back = 0
 WHERE attempts.chain_id = excluded.chain_id AND attempts.address = excluded.address
     AND attempts.nonce = excluded.nonce AND attempts.raw = excluded.raw;
 

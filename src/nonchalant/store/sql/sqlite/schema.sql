@@ -207,6 +207,7 @@ CREATE TABLE attempts (
     floor     INTEGER NOT NULL,
     sent_at   INTEGER,
     answer    TEXT,
+    given_back INTEGER NOT NULL DEFAULT 0,  -- its slot was freed: whoever has the nonce next has nothing of it
     CHECK ((kind IN ('filler', 'outside')) = (tx_id IS NULL))
 ) STRICT;
 
