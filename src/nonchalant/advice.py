@@ -61,8 +61,8 @@ class Adviser:
             raise
         except TimeoutError:
             raise HookFailed(f"it did not answer within {HOOK_SECONDS:g} s") from None
-        except Exception as error:
-            # Somebody else's code may raise anything, and name anything: that is for the node's own log.
+        except Exception as error:  # somebody else's code may raise anything
+            # And name anything: that is for the node's own log.
             raise HookFailed(f"it raised {type(error).__name__}; the node's log says more") from error
 
     def _checked(self, tx: Transaction, answer: object) -> Advice:

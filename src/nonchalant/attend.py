@@ -132,8 +132,8 @@ async def _consult(desk: Desk, adviser: Adviser, tx: Transaction, around: Around
     except NonchalantError as problem:
         # Not the hook's doing: it ended meanwhile, or the store is away. If the mark stays, it is asked again.
         log.info("hook.unheard", lane=str(desk.key), tx=tx.id, reason=str(problem))
-    except Exception as error:
-        # Our own fault while we act on its answer; an adviser that can be done without must not stop the lane.
+    except Exception as error:  # an adviser that can be done without must not stop the lane
+        # Our own fault, while we acted on its answer.
         log.exception("hook.broke", lane=str(desk.key), tx=tx.id)
         return Heard(tx.id, failed=f"{type(error).__name__}; the node's log says more")
     return Heard(tx.id)

@@ -99,8 +99,8 @@ async def _send(desk: Desk, endpoint: Endpoint, raws: list[bytes]) -> list[Answe
         log.error("endpoint.broke", endpoint=endpoint.name, reason=f"{len(answers)} answers to {len(raws)} sends")
     except LeaseLost:
         raise
-    except Exception:
-        # An adapter that breaks has said nothing of what the node did: the bytes may have been taken.
+    except Exception:  # an adapter that breaks has said nothing of what the node did
+        # The bytes may have been taken.
         log.exception("endpoint.broke", endpoint=endpoint.name)
     if len(raws) == 1:
         return [Unknown(f"{endpoint.name} cannot be understood")]

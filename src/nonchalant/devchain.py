@@ -47,7 +47,7 @@ def find_anvil() -> Path:
         if not os.access(named, os.X_OK):
             raise BadSettings(f"NONCHALANT_ANVIL: {named} is not a program; name anvil's binary, or unset it")
         return Path(named)
-    installed = glob.glob(".make/anvil/node_modules/@foundry-rs/anvil-*/bin/anvil")  # noqa: PTH207 (relative, as it is)
+    installed = glob.glob(".make/anvil/node_modules/@foundry-rs/anvil-*/bin/anvil")  # noqa: PTH207 - relative, as it is
     found = shutil.which("anvil") or (installed[0] if installed else None)
     if found is None:
         raise BadSettings(

@@ -259,8 +259,8 @@ class Engine:
             await action
         except NonchalantError as error:
             log.warning("service.failed", service=what, reason=str(error))
-        except Exception:
-            # Nobody expected it, so it is told with all its frames; without this service the node would only seem alive.
+        except Exception:  # without this service the node would only seem alive
+            # Nobody expected it, so it is told with all its frames.
             log.exception("service.broke", service=what)
 
     # one lane
@@ -288,8 +288,8 @@ class Engine:
                 except NonchalantError as error:
                     log.warning("lane.restarted", lane=str(lane), reason=str(error))
                     strikes.broke(error)
-                except Exception as error:
-                    # Here ends whatever no stage can answer: told once, then the lane starts anew, and the others go on.
+                except Exception as error:  # here ends whatever no stage can answer
+                    # It is told once, then the lane starts anew; the others go on.
                     log.exception("lane.broke", lane=str(lane))
                     strikes.broke(error)
                 if self._clock.monotonic() - began > LONGEST_REST_SECONDS:

@@ -108,9 +108,8 @@ class Intake:
         except (CommitUnknown, StoreUnavailable) as error:
             _refuse(batch, error)
             return
-        except Exception as error:
-            # Whatever it is, callers wait for an answer. One of them cannot be stored: each on its own, so that it fails
-            # alone.
+        except Exception as error:  # whatever it is, callers wait for an answer
+            # One of them cannot be stored: each on its own, so that it fails alone.
             if len(batch) > 1:
                 for one in batch:
                     await self._commit([one])

@@ -67,8 +67,7 @@ class Panel:
         except (Unreachable, NodeRefused) as error:
             log.debug("endpoint.silent", endpoint=endpoint.name, reason=str(error))
             self._silence[endpoint.name] = str(error)
-        except Exception:
-            # One endpoint's adapter that breaks must not blind us to the others.
+        except Exception:  # one endpoint's adapter that breaks must not blind us to the others
             log.exception("endpoint.broke", endpoint=endpoint.name)
             self._silence[endpoint.name] = f"{endpoint.name} cannot be read"
         return None
@@ -122,7 +121,7 @@ class Panel:
             return await question(endpoint)
         except NonchalantError:
             raise
-        except Exception as error:
+        except Exception as error:  # an adapter that breaks on an answer must not stop the question
             if (endpoint.name, type(error)) not in self._broken:
                 self._broken.add((endpoint.name, type(error)))
                 log.exception("endpoint.broke", endpoint=endpoint.name)

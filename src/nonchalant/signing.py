@@ -93,8 +93,8 @@ async def _ask(signer: Signer, prepared: Sequence[Prepared]) -> list[bytes]:
         signatures = list(await signer.sign([one.digest for one in prepared]))
     except NonchalantError:
         raise
-    except Exception as error:
-        # A signer may be anybody's code: whatever it raises pauses its own lane, as its failures do.
+    except Exception as error:  # a signer may be anybody's code
+        # Whatever it raises pauses its own lane, as its failures do.
         log.exception("signer.broke", address=signer.address)
         raise SignerFailed(f"{type(error).__name__}: {error}") from error
     if len(signatures) != len(prepared):

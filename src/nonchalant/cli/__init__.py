@@ -19,7 +19,7 @@ def main() -> None:
         _fail(str(error))
     except KeyboardInterrupt:
         sys.exit(130)
-    except Exception as error:  # noqa: BLE001 (a person reads this: where it happened, not a page of frames)
+    except Exception as error:  # noqa: BLE001 - a person reads where, not all the frames
         place = traceback.extract_tb(error.__traceback__)[-1]
         _fail(
             f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno}); this is a bug, please report it"

@@ -94,7 +94,7 @@ class Client:
         `tell` gets each change, and now and then what has not changed, to be explained. A service that is away is waited
         for: what it accepted goes on when it is back.
         """
-        clock = time.monotonic  # noqa: TID251 (a person waits here; nothing else is decided by it)
+        clock = time.monotonic  # noqa: TID251 - a person waits here; nothing else is decided by it
         deadline = None if seconds is None else clock() + seconds
         away = False
         while tx["state"] in LIVE_STATES and not tx["held"]:
@@ -109,7 +109,7 @@ class Client:
 
                     say(f"{error}; waiting for it", style="yellow")
                 away = True
-                time.sleep(RETRY_SECONDS)  # noqa: TID251 (as above)
+                time.sleep(RETRY_SECONDS)  # noqa: TID251 - a person waits here
                 continue
             away = False
             tell(now, explain=now["version"] == tx["version"])

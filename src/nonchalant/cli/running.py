@@ -137,7 +137,7 @@ def _program() -> str:
     found = shutil.which("nonchalant")
     if found is not None and called.exists() and Path(found).samefile(called):
         return "nonchalant"
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError):  # it lies elsewhere: the whole path, then
         return str(called.absolute().relative_to(Path.cwd()))
     return str(called)
 

@@ -226,7 +226,7 @@ def _follow(
     done: Done = lambda _now: False,
 ) -> Shown:
     """The lane once it is `done`, or when the time is over; each change is told. A service that is away is waited for."""
-    clock = time.monotonic  # noqa: TID251 (a person waits here; nothing else is decided by it)
+    clock = time.monotonic  # noqa: TID251 - a person waits here; nothing else is decided by it
     deadline = None if seconds is None else clock() + seconds
     told: object = None
     while True:
@@ -240,7 +240,7 @@ def _follow(
                 show(plain(f"{time.strftime('%H:%M:%S', time.gmtime())}  {line}"))
         if done(shown) or (deadline is not None and clock() >= deadline):
             return shown
-        time.sleep(RETRY_SECONDS)  # noqa: TID251 (as above)
+        time.sleep(RETRY_SECONDS)  # noqa: TID251 - a person waits here
         try:
             shown = client.get(path)
         except ServiceUnreachable as error:

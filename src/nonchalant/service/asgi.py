@@ -82,8 +82,8 @@ class Service:
             if status_of(error) == 500:
                 log.exception("call.failed", method=call.scope["method"], path=call.scope["path"])
             return problem(error)
-        except Exception:
-            # A bug of ours: the caller gets a problem document like any other, the log gets what it must not see.
+        except Exception:  # a bug of ours must answer too
+            # The caller gets a problem document like any other, the log gets what it must not see.
             log.exception("call.failed", method=call.scope["method"], path=call.scope["path"])
             return problem(NonchalantError())
 

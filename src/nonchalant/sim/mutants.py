@@ -183,7 +183,7 @@ def _requeue_on_nonce_too_low() -> Iterator[None]:
         else:
             concluded(desk, work, slot)
 
-    heeded, concluded = broadcast._heed, broadcast._conclude  # noqa: SLF001
+    heeded, concluded = broadcast._heed, broadcast._conclude  # noqa: SLF001 - a mutant reaches where the rule is
     with _instead(broadcast, "_heed", heed), _instead(broadcast, "_conclude", conclude):
         yield
 
@@ -228,7 +228,7 @@ def _reset_while_attempts_live() -> Iterator[None]:
         work.free(slot)
         desk.drop(slot.attempts)
 
-    rule = tools._recall  # noqa: SLF001
+    rule = tools._recall  # noqa: SLF001 - a mutant reaches where the rule is
     with _instead(tools, "_never_left", never_left), _instead(tools, "_recall", recall):
         yield
 
@@ -243,7 +243,7 @@ def _expired_reservation_given_away() -> Iterator[None]:
                 desk.assign_due = True
         return await desk.commit(work) or await rule(desk, can_sign=can_sign)
 
-    rule = rescue._move_slots  # noqa: SLF001
+    rule = rescue._move_slots  # noqa: SLF001 - a mutant reaches where the rule is
     with _instead(rescue, "_move_slots", move_slots):
         yield
 
@@ -361,7 +361,7 @@ def _cancel_resends_the_original() -> Iterator[None]:
             work.slot(opened)
         return opened
 
-    rule = watch._reorged  # noqa: SLF001
+    rule = watch._reorged  # noqa: SLF001 - a mutant reaches where the rule is
     with _instead(watch, "_reorged", reorged):
         yield
 
@@ -423,7 +423,7 @@ def _hook_price_unchecked() -> Iterator[None]:
             return Bump(tx.id, answer.fees)
         return rule(self, tx, answer)
 
-    rule = Adviser._checked  # noqa: SLF001
+    rule = Adviser._checked  # noqa: SLF001 - a mutant reaches where the rule is
     with _instead(Adviser, "_checked", checked):
         yield
 

@@ -80,7 +80,7 @@ class Connections:
             try:
                 with refusals():
                     yield connection
-            except BaseException:
+            except BaseException:  # cancelled, too: a connection goes back to the pool with nothing begun on it
                 await roll_back(connection)
                 raise
             await commit(connection)
@@ -93,7 +93,7 @@ class Connections:
             connection = await self.pool.acquire(timeout=ANSWER_SECONDS)
             try:
                 await connection.execute(self._begin)
-            except BaseException as error:
+            except BaseException as error:  # cancelled, too: nobody knows what became of the BEGIN
                 _cut(connection)
                 await self.pool.release(connection)
                 if not isinstance(error, LOST) or beginning == BEGINNINGS:

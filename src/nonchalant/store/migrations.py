@@ -155,7 +155,7 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
-    except BaseException:
+    except BaseException:  # interrupted, too: no step is ever half done
         connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")

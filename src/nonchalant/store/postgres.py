@@ -146,7 +146,7 @@ class PostgresStore(SqlStore):
         locked = await self._write(owning.still_held(others), leases=True) if others else frozenset()
         for lease in others:
             if lease.lane in locked:
-                with suppress(Locked):
+                with suppress(Locked):  # not renewed: the caller reads that from what is missing
                     renewed.update(await self._write(owning.renew_one(lease, ttl), leases=True))
         return sorted(renewed)
 

@@ -91,7 +91,7 @@ class SqliteStore(SqlStore):
                     migrations.create(writer, entropy.token())
                 migrations.check(writer)
                 notice_restore(writer, witness)
-        except BaseException:
+        except BaseException:  # interrupted, too: nobody else would close them
             reader.close()
             writer.close()
             raise
@@ -139,7 +139,7 @@ class SqliteStore(SqlStore):
                 # Time is read inside the write lock, so that no wait for it can stretch a lease.
                 result = Session(self._writer, self._sql, self._clock.now()).run(procedure)
                 commits = int(self._writer.execute(self._sql["count_commit"]).fetchone()["commits"])
-        except BaseException:
+        except BaseException:  # interrupted, too: the next one must find nothing begun
             self._roll_back()
             raise
         try:

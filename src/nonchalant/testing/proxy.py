@@ -254,7 +254,7 @@ class FaultProxy:
         return web.Response(status=503)
 
     async def _closed(self, within: float) -> None:
-        with suppress(TimeoutError):
+        with suppress(TimeoutError):  # the time is over, and it goes on
             async with asyncio.timeout(within):
                 await self._closing.wait()
 
