@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nonchalant.lanes import Lane
 from nonchalant.model import (
     Attempt,
     AttemptKind,
@@ -88,3 +89,10 @@ def a_receipt(hash: str = "0xaa", number: int = 10, **fields: Any) -> Receipt:
 
 def a_record(**fields: Any) -> LaneRecord:
     return LaneRecord(**{"key": LANE} | fields)
+
+
+def a_lane(*nonces: int, count: int = 0, final_count: int = 0, **record: Any) -> Lane:
+    """Fillers at these nonces, on a chain that has executed so many."""
+    lane = Lane(a_record(**record), [a_slot(nonce, tx_id=None) for nonce in nonces])
+    lane.count, lane.final_count = count, final_count
+    return lane
