@@ -213,9 +213,8 @@ class Operator:
             for lane in lanes:
                 if lane != shut and not self._obedience.is_open(lane):
                     await self._clients.want(0, _control(lane, Mode.OPEN))
-            for tx in self._facts.transactions():
-                if self._facts.is_held_by_people(tx.id):
-                    await self._clients.want(0, _release(tx.id))
+            for tx_id in self._facts.held_by_people():
+                await self._clients.want(0, _release(tx_id))
             for lane, nonce in self._facts.used_reservations():
                 await self._clients.hear(0, _fill(lane, nonce), once=True)
             await self._loop.sleep(ROUND_SECONDS)

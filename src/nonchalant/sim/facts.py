@@ -104,10 +104,10 @@ class Facts:
         live = [rows.transaction(row) for row in found]
         return [tx for tx in live if lane is None or tx.lane == lane]
 
-    def is_held_by_people(self, tx_id: TxId) -> bool:
-        """Whether somebody asked for it to be held, and not the lane's owner for a doubt of its own."""
-        held = (tx for tx in self.transactions() if tx.id == tx_id and tx.held)
-        return any(tx.attention is not None and tx.attention.code == HELD_MARK for tx in held)
+    def held_by_people(self) -> list[TxId]:
+        """What somebody asked to be held, and not the lane's owner for a doubt of its own."""
+        held = [rows.transaction(row) for row in self.rows("SELECT * FROM transactions WHERE held = 1")]
+        return [tx.id for tx in held if tx.attention is not None and tx.attention.code == HELD_MARK]
 
     def is_stored(self, hash: Hash) -> bool:
         """Whether the store, as it is now, has this attempt."""
