@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from nonchalant.errors import WishRefused
-from nonchalant.model import LaneKey, State, Transaction
+from nonchalant.model import Draft, Fees, LaneKey, Payload, Sealed, State, Transaction
+from nonchalant.sim import wire
+from nonchalant.sim.wire import Order, SimTx
 from nonchalant.wishes import Reserve
-from tests.stages.rig import ALICE, Rig
+from tests.stages.rig import ALICE, GWEI, RECIPIENT, Rig
 
 HOLDER = "the holder's secret"
+DEAR = Fees(200 * GWEI, 5 * GWEI)
 
 
 async def sent(rig: Rig, *labels: str, **wish: object) -> list[Transaction]:
@@ -43,3 +46,19 @@ async def reserve(rig: Rig, seconds: float = 60.0, holder: str = HOLDER, lane: L
     nonce = (await ask(rig, Reserve(holder, round(seconds * 1000)), lane))["nonce"]
     assert isinstance(nonce, int)
     return nonce
+
+
+def signed(nonce: int, label: str = "outside", *, fees: Fees = DEAR, lane: LaneKey = ALICE) -> Sealed:
+    """What a holder of the key signs by himself."""
+    data = Order(label).data()
+    payload = Payload(to=RECIPIENT, data=data)
+    draft = Draft(lane=lane, nonce=nonce, payload=payload, gas=wire.intrinsic_gas(data) + 30_000, fees=fees)
+    return wire.seal(draft, wire.signature(lane.address, wire.digest(draft)))
+
+
+def send_outside(rig: Rig, sealed: Sealed) -> SimTx:
+    """Its holder sends it, past us."""
+    tx = wire.read(sealed.raw)
+    for voice in rig.endpoints:
+        voice.endpoint.hear(tx)
+    return tx

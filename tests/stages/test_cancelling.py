@@ -14,16 +14,12 @@ from nonchalant.sim.gate import Boundary
 from nonchalant.sim.pool import BESU
 from nonchalant.wishes import Cancel, Wish
 from tests.lessons import lesson
+from tests.stages.acts import sent
 from tests.stages.rig import ALICE, BOB, GWEI, Rig, staged, unreachable
 
 CANCEL, ORIGINAL = AttemptKind.CANCEL, AttemptKind.ORIGINAL
 HOLD = OnSuperseded.HOLD
 QUICK_BUMP = Patience(bump_after=dict.fromkeys(Speed, 20_000))
-
-
-async def sent(rig: Rig, *labels: str, **wish: object) -> list[Transaction]:
-    txs = await rig.submit_all(labels, **wish)
-    return [await rig.reaches(tx, State.SENT) for tx in txs]
 
 
 async def cancelled_at_its_slot(rig: Rig, tx: Transaction) -> Transaction:

@@ -15,16 +15,12 @@ from nonchalant.sim.pool import BESU
 from nonchalant.sim.wire import Effect
 from nonchalant.wishes import Bump, Replace, Wish
 from tests.lessons import lesson
+from tests.stages.acts import sent
 from tests.stages.rig import ALICE, ETHER, GWEI, Rig, refused, staged, unreachable
 
 ORIGINAL, BUMP, REPLACEMENT = AttemptKind.ORIGINAL, AttemptKind.BUMP, AttemptKind.REPLACEMENT
 CANCEL = AttemptKind.CANCEL
 PATIENCE = 5.0  # seconds that an owner has to answer in
-
-
-async def sent(rig: Rig, *labels: str, **wish: object) -> list[Transaction]:
-    txs = await rig.submit_all(labels, **wish)
-    return [await rig.reaches(tx, State.SENT) for tx in txs]
 
 
 async def asked(rig: Rig, act: Bump | Replace) -> Transaction:

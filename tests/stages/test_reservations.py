@@ -1,54 +1,19 @@
-"""Nonces for those who sign by themselves: kept, used, given back; and closed by a filler when nobody came in time."""
+"""Nonces for those who sign by themselves: kept, used, given back."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
 from nonchalant.asking import Asking
-from nonchalant.errors import WishPending, WishRefused
-from nonchalant.model import Draft, Fees, LaneKey, Mode, Payload, Sealed, State
+from nonchalant.errors import WishPending
+from nonchalant.model import Fees, LaneKey, Mode, State
 from nonchalant.sim import wire
 from nonchalant.sim.gate import Boundary
-from nonchalant.sim.wire import Order, SimTx
 from nonchalant.windows import Pace
 from nonchalant.wishes import Fill, Release, Reserve, Use
 from tests.lessons import lesson
-from tests.stages.rig import ALICE, BOB, GWEI, RECIPIENT, Rig, staged
-
-HOLDER = "the holder's secret"
-DEAR = Fees(200 * GWEI, 5 * GWEI)
-
-
-async def reserve(rig: Rig, seconds: float = 60.0, holder: str = HOLDER, lane: LaneKey = ALICE) -> int:
-    reply = await rig.asking.of_lane(lane, Reserve(holder, round(seconds * 1000)))
-    nonce = reply.data["nonce"]
-    assert isinstance(nonce, int)
-    return nonce
-
-
-async def refused(rig: Rig, act: Any, lane: LaneKey = ALICE) -> str:
-    with pytest.raises(WishRefused) as caught:
-        await rig.asking.of_lane(lane, act)
-    return caught.value.why
-
-
-def signed(nonce: int, label: str = "outside", *, fees: Fees = DEAR, lane: LaneKey = ALICE) -> Sealed:
-    """What a holder of the key signs by himself."""
-    data = Order(label).data()
-    payload = Payload(to=RECIPIENT, data=data)
-    draft = Draft(lane=lane, nonce=nonce, payload=payload, gas=wire.intrinsic_gas(data) + 30_000, fees=fees)
-    return wire.seal(draft, wire.signature(lane.address, wire.digest(draft)))
-
-
-def send_outside(rig: Rig, sealed: Sealed) -> SimTx:
-    """Its holder sends it, past us."""
-    tx = wire.read(sealed.raw)
-    for voice in rig.endpoints:
-        voice.endpoint.hear(tx)
-    return tx
-
+from tests.stages.acts import DEAR, HOLDER, ask, refusal, reserve, send_outside, signed
+from tests.stages.rig import ALICE, BOB, Rig, staged
 
 # the nonce
 
@@ -61,7 +26,7 @@ async def test_the_time_for_a_nonce_is_the_store_s_whatever_the_owner_s_clock_sa
     await rig.advance(50.0)
     assert rig.slots()[nonce] == "reservation"
     await rig.advance(20.0)
-    assert await refused(rig, Release(nonce, HOLDER)) == "reservation_expired"
+    assert (await refusal(rig, Release(nonce, HOLDER))).why == "reservation_expired"
     assert rig.slots()[nonce] == "filler"
 
 
@@ -112,7 +77,7 @@ async def test_who_reserves_in_a_full_lane_waits_and_goes_before_what_is_queued(
 async def test_a_lane_that_stays_full_says_so(rig: Rig) -> None:
     tx = await rig.submit("tx")
     await rig.reaches(tx, State.SENT)
-    assert await refused(rig, Reserve(HOLDER, 60_000)) == "window_full"
+    assert (await refusal(rig, Reserve(HOLDER, 60_000))).why == "window_full"
 
 
 @staged(pace=Pace.STRICT)
@@ -121,7 +86,7 @@ async def test_in_strict_mode_a_reservation_is_the_one_in_flight(rig: Rig) -> No
     tx = await rig.submit("tx")
     await rig.advance(10.0)
     assert await rig.state(tx) is State.QUEUED
-    await rig.asking.of_lane(ALICE, Release(0, HOLDER))
+    await ask(rig, Release(0, HOLDER))
     assert (await rig.reaches(tx, State.SENT)).nonce == 0
 
 
@@ -129,16 +94,15 @@ async def test_in_strict_mode_a_reservation_is_the_one_in_flight(rig: Rig) -> No
 async def test_a_lane_keeps_only_so_many_nonces_for_others(rig: Rig) -> None:
     for _ in range(16):
         await reserve(rig)
-    assert await refused(rig, Reserve(HOLDER, 60_000)) == "too_many_reservations"
-    await rig.asking.of_lane(ALICE, Release(3, HOLDER))
+    assert (await refusal(rig, Reserve(HOLDER, 60_000))).why == "too_many_reservations"
+    await ask(rig, Release(3, HOLDER))
     assert await reserve(rig) == 3
 
 
 @staged()
 async def test_nobody_keeps_a_nonce_longer_than_ten_minutes(rig: Rig) -> None:
     now = rig.clock.now()
-    reply = await rig.asking.of_lane(ALICE, Reserve(HOLDER, 3_600_000))
-    deadline = reply.data["deadline"]
+    deadline = (await ask(rig, Reserve(HOLDER, 3_600_000)))["deadline"]
     assert isinstance(deadline, int)
     assert 600_000 <= deadline - now < 610_000
 
@@ -147,7 +111,7 @@ async def test_nobody_keeps_a_nonce_longer_than_ten_minutes(rig: Rig) -> None:
 @staged()
 async def test_a_lane_that_gives_out_no_nonces_gives_none_to_others(rig: Rig, mode: Mode) -> None:
     await rig.asking.control(ALICE, mode)
-    assert await refused(rig, Reserve(HOLDER, 60_000)) == "lane_paused"
+    assert (await refusal(rig, Reserve(HOLDER, 60_000))).why == "lane_paused"
     await rig.asking.control(ALICE, Mode.OPEN)
     assert await reserve(rig) == 0
 
@@ -161,7 +125,7 @@ async def test_a_lane_in_quarantine_gives_none_either(rig: Rig) -> None:
     await rig.submit("later")
     await rig.advance(3.0)
     assert await rig.lane_mark() == "quarantine"
-    assert await refused(rig, Reserve(HOLDER, 60_000)) == "quarantined"
+    assert (await refusal(rig, Reserve(HOLDER, 60_000))).why == "quarantined"
 
 
 # used
@@ -173,7 +137,7 @@ async def test_bytes_that_are_given_are_sent_by_us_until_they_are_mined(rig: Rig
     behind = await rig.submit("behind")
     await rig.reaches(behind, State.SENT)
     sealed = signed(nonce)
-    await rig.asking.of_lane(ALICE, Use(nonce, HOLDER, sealed.hash, sealed.raw))
+    await ask(rig, Use(nonce, HOLDER, sealed.hash, sealed.raw))
     await rig.advance(2.0)
     for voice in rig.endpoints:
         assert nonce in voice.pooled(ALICE)
@@ -194,7 +158,7 @@ async def test_bytes_that_are_given_are_sent_by_us_until_they_are_mined(rig: Rig
 async def test_a_hash_alone_is_enough_if_its_holder_sends_it(rig: Rig) -> None:
     nonce = await reserve(rig, 30.0)
     sealed = signed(nonce)
-    await rig.asking.of_lane(ALICE, Use(nonce, HOLDER, sealed.hash))
+    await ask(rig, Use(nonce, HOLDER, sealed.hash))
     await rig.advance(60.0)  # past the deadline, which counts no more
     assert rig.slots() == {0: "reservation"}
     send_outside(rig, sealed)
@@ -224,7 +188,7 @@ async def test_what_was_mined_before_it_was_told_is_found(rig: Rig) -> None:
     sealed = signed(nonce)
     send_outside(rig, sealed)
     await rig.mine()
-    await rig.asking.of_lane(ALICE, Use(nonce, HOLDER, sealed.hash, sealed.raw))
+    await ask(rig, Use(nonce, HOLDER, sealed.hash, sealed.raw))
     await rig.finalise()
     assert (await rig.lane()).record.settled_below == 1
 
@@ -234,7 +198,7 @@ async def test_a_hash_that_belongs_elsewhere_proves_nothing(rig: Rig) -> None:
     """Whoever tells it may be wrong: only the count says that a nonce is used."""
     theirs = send_outside(rig, signed(0, "bob's", lane=BOB))
     nonce = await reserve(rig, 20.0)
-    await rig.asking.of_lane(ALICE, Use(nonce, HOLDER, theirs.hash))
+    await ask(rig, Use(nonce, HOLDER, theirs.hash))
     await rig.mine()
     await rig.finalise()
     lane = await rig.lane()
@@ -246,9 +210,9 @@ async def test_saying_so_again_changes_nothing_and_a_dearer_one_takes_its_place(
     nonce = await reserve(rig)
     cheap, dear = signed(nonce), signed(nonce, fees=Fees(2 * DEAR.max_fee, 2 * (DEAR.priority or 0)))
     for sealed in (cheap, cheap, dear):
-        await rig.asking.of_lane(ALICE, Use(nonce, HOLDER, sealed.hash, sealed.raw))
+        await ask(rig, Use(nonce, HOLDER, sealed.hash, sealed.raw))
     assert rig.attempts_ever() == 2
-    assert await refused(rig, Use(nonce, HOLDER, cheap.hash, dear.raw)) == "already_used"
+    assert (await refusal(rig, Use(nonce, HOLDER, cheap.hash, dear.raw))).why == "already_used"
     await rig.advance(2.0)
     await rig.mine()
     assert [tx.hash for block in rig.chain.head.down() for tx in block.transactions] == [dear.hash]
@@ -262,14 +226,14 @@ async def test_bytes_for_something_else_are_refused(rig: Rig) -> None:
     good, bobs, late = signed(nonce), signed(nonce, lane=BOB), signed(nonce + 1)
     abroad = signed(nonce, lane=LaneKey(99, ALICE.address))
     forged = good.raw[:-1] + b"\x07"
-    assert await refused(rig, Use(nonce, HOLDER, bobs.hash, bobs.raw)) == "wrong_bytes"
-    assert await refused(rig, Use(nonce, HOLDER, late.hash, late.raw)) == "wrong_bytes"
-    assert await refused(rig, Use(nonce, HOLDER, abroad.hash, abroad.raw)) == "wrong_bytes"
-    assert await refused(rig, Use(nonce, HOLDER, late.hash, good.raw)) == "wrong_bytes"
-    assert await refused(rig, Use(nonce, HOLDER, wire.hash_of(forged), forged)) == "cannot_be_sent"
-    assert await refused(rig, Use(nonce, HOLDER, good.hash, b"no transaction")) == "cannot_be_sent"
+    assert (await refusal(rig, Use(nonce, HOLDER, bobs.hash, bobs.raw))).why == "wrong_bytes"
+    assert (await refusal(rig, Use(nonce, HOLDER, late.hash, late.raw))).why == "wrong_bytes"
+    assert (await refusal(rig, Use(nonce, HOLDER, abroad.hash, abroad.raw))).why == "wrong_bytes"
+    assert (await refusal(rig, Use(nonce, HOLDER, late.hash, good.raw))).why == "wrong_bytes"
+    assert (await refusal(rig, Use(nonce, HOLDER, wire.hash_of(forged), forged))).why == "cannot_be_sent"
+    assert (await refusal(rig, Use(nonce, HOLDER, good.hash, b"no transaction"))).why == "cannot_be_sent"
     assert rig.attempts_ever() == 0
-    await rig.asking.of_lane(ALICE, Use(nonce, HOLDER, good.hash, good.raw))
+    await ask(rig, Use(nonce, HOLDER, good.hash, good.raw))
 
 
 @staged()
@@ -278,26 +242,26 @@ async def test_a_hash_of_ours_is_not_the_holder_s(rig: Rig) -> None:
     ours = (await rig.reaches(tx, State.SENT)).hash
     assert ours is not None
     nonce = await reserve(rig)
-    assert await refused(rig, Use(nonce, HOLDER, ours)) == "known_hash"
+    assert (await refusal(rig, Use(nonce, HOLDER, ours))).why == "known_hash"
 
 
 @staged()
 async def test_only_its_holder_speaks_for_a_nonce(rig: Rig) -> None:
     nonce = await reserve(rig)
     sealed = signed(nonce)
-    assert await refused(rig, Use(nonce, "another", sealed.hash, sealed.raw)) == "not_the_holder"
-    assert await refused(rig, Release(nonce, "another")) == "not_the_holder"
-    assert await refused(rig, Release(nonce + 1, HOLDER)) == "not_reserved"
+    assert (await refusal(rig, Use(nonce, "another", sealed.hash, sealed.raw))).why == "not_the_holder"
+    assert (await refusal(rig, Release(nonce, "another"))).why == "not_the_holder"
+    assert (await refusal(rig, Release(nonce + 1, HOLDER))).why == "not_reserved"
     tx = await rig.submit("tx")
     await rig.reaches(tx, State.SENT)
-    assert await refused(rig, Use(1, HOLDER, sealed.hash)) == "not_reserved"
+    assert (await refusal(rig, Use(1, HOLDER, sealed.hash))).why == "not_reserved"
 
 
 @staged()
 async def test_a_reorg_takes_a_used_nonce_back_and_it_is_sent_again(rig: Rig) -> None:
     nonce = await reserve(rig)
     sealed = signed(nonce)
-    await rig.asking.of_lane(ALICE, Use(nonce, HOLDER, sealed.hash, sealed.raw))
+    await ask(rig, Use(nonce, HOLDER, sealed.hash, sealed.raw))
     await rig.advance(2.0)
     await rig.mine()
     await rig.reorg(1)
@@ -317,11 +281,11 @@ async def test_bytes_that_every_node_refuses_keep_their_nonce_until_somebody_fil
     for voice in rig.endpoints:
         voice.refuse("intrinsic gas too low", only=lambda sent: sent.nonce == nonce and bool(sent.order.label))
     sealed = signed(nonce)
-    await rig.asking.of_lane(ALICE, Use(nonce, HOLDER, sealed.hash, sealed.raw))
+    await ask(rig, Use(nonce, HOLDER, sealed.hash, sealed.raw))
     await rig.advance(120.0)
     assert rig.slots()[nonce] == "reservation"
     assert await rig.lane_mark() == "reservation_stuck"
-    await rig.asking.of_lane(ALICE, Fill(nonce))
+    await ask(rig, Fill(nonce))
     await rig.advance(5.0)
     await rig.mine()
     await rig.finalise()
@@ -333,20 +297,20 @@ async def test_bytes_that_every_node_refuses_keep_their_nonce_until_somebody_fil
 async def test_a_used_nonce_that_the_chain_never_hears_of_is_marked_and_filled_by_hand(rig: Rig) -> None:
     nonce = await reserve(rig)
     sealed = signed(nonce)
-    await rig.asking.of_lane(ALICE, Use(nonce, HOLDER, sealed.hash))
+    await ask(rig, Use(nonce, HOLDER, sealed.hash))
     tx = await rig.submit("behind")
     await rig.reaches(tx, State.SENT)
     await rig.advance(500.0)
     assert await rig.lane_mark() is None
     await rig.advance(110.0)
     assert await rig.lane_mark() == "reservation_stuck"
-    assert (await rig.asking.of_lane(ALICE, Fill(nonce))).data == {"filled": [nonce], "left": 0}
+    assert await ask(rig, Fill(nonce)) == {"filled": [nonce], "left": 0}
     await rig.advance(5.0)
     await rig.mine()
     await rig.finalise()
     assert await rig.lane_mark() is None
     assert await rig.state(tx) is State.CONFIRMED
-    assert await refused(rig, Use(nonce, HOLDER, sealed.hash)) == "not_reserved"
+    assert (await refusal(rig, Use(nonce, HOLDER, sealed.hash))).why == "not_reserved"
 
 
 # given back
@@ -355,12 +319,12 @@ async def test_a_used_nonce_that_the_chain_never_hears_of_is_marked_and_filled_b
 @staged()
 async def test_a_nonce_that_is_given_back_is_the_next_transaction_s(rig: Rig) -> None:
     nonce = await reserve(rig)
-    await rig.asking.of_lane(ALICE, Release(nonce, HOLDER))
+    await ask(rig, Release(nonce, HOLDER))
     assert (await rig.lane()).record.next_nonce == 0
     tx = await rig.submit("tx")
     assert (await rig.reaches(tx, State.SENT)).nonce == 0
-    assert await refused(rig, Release(nonce, HOLDER)) == "not_reserved"
-    assert await refused(rig, Use(nonce, HOLDER, signed(0).hash)) == "not_reserved"
+    assert (await refusal(rig, Release(nonce, HOLDER))).why == "not_reserved"
+    assert (await refusal(rig, Use(nonce, HOLDER, signed(0).hash))).why == "not_reserved"
 
 
 @lesson("gap-without-traffic")
@@ -369,7 +333,7 @@ async def test_a_nonce_given_back_below_what_is_sent_is_filled_without_traffic(r
     nonce = await reserve(rig)
     tx = await rig.submit("behind")
     await rig.reaches(tx, State.SENT)
-    await rig.asking.of_lane(ALICE, Release(nonce, HOLDER))
+    await ask(rig, Release(nonce, HOLDER))
     await rig.advance(5.0)
     assert rig.slots() == {0: "filler", 1: tx.id}
     await rig.mine()
@@ -382,11 +346,11 @@ async def test_a_nonce_given_back_below_what_is_sent_is_filled_without_traffic(r
 @staged()
 async def test_a_nonce_given_back_below_reserved_ones_costs_nothing_before_one_of_them_is_used(rig: Rig) -> None:
     first, second = await reserve(rig), await reserve(rig)
-    await rig.asking.of_lane(ALICE, Release(first, HOLDER))
+    await ask(rig, Release(first, HOLDER))
     await rig.advance(20.0)
     assert rig.slots() == {second: "reservation"}
     sealed = signed(second)
-    await rig.asking.of_lane(ALICE, Use(second, HOLDER, sealed.hash, sealed.raw))
+    await ask(rig, Use(second, HOLDER, sealed.hash, sealed.raw))
     await rig.advance(5.0)
     assert rig.slots() == {first: "filler", second: "reservation"}
     await rig.mine()
@@ -398,100 +362,13 @@ async def test_a_nonce_given_back_below_reserved_ones_costs_nothing_before_one_o
 async def test_what_was_used_is_not_given_back(rig: Rig) -> None:
     nonce = await reserve(rig)
     sealed = signed(nonce)
-    await rig.asking.of_lane(ALICE, Use(nonce, HOLDER, sealed.hash, sealed.raw))
-    assert await refused(rig, Release(nonce, HOLDER)) == "already_used"
+    await ask(rig, Use(nonce, HOLDER, sealed.hash, sealed.raw))
+    assert (await refusal(rig, Release(nonce, HOLDER))).why == "already_used"
     other = await reserve(rig)
     await rig.advance(2.0)
     send_outside(rig, signed(other, "untold"))
     await rig.mine()
-    assert await refused(rig, Release(other, HOLDER)) == "already_consumed"
-
-
-# the deadline
-
-
-@lesson("reservation-reused")
-@staged()
-async def test_an_expired_reservation_is_closed_by_a_filler_and_never_by_a_transaction(rig: Rig) -> None:
-    nonce = await reserve(rig, 10.0)
-    await rig.advance(9.0)
-    assert rig.slots() == {nonce: "reservation"}
-    tx = await rig.submit("tx")
-    await rig.advance(10.0)
-    assert rig.slots() == {nonce: "filler", nonce + 1: tx.id}
-    late = signed(nonce)
-    assert await refused(rig, Use(nonce, HOLDER, late.hash, late.raw)) == "reservation_expired"
-    assert await refused(rig, Release(nonce, HOLDER)) == "reservation_expired"
-    await rig.mine()
-    await rig.finalise()
-    assert rig.order_of_execution() == ["", "tx"]
-    assert await rig.events("lane.foreign") == []
-
-
-@lesson("reservation-reused")
-@staged()
-async def test_the_last_nonce_of_a_lane_is_closed_too_when_its_holder_is_late(rig: Rig) -> None:
-    await reserve(rig, 10.0)
-    await rig.advance(15.0)
-    assert rig.slots() == {0: "filler"}
-    await rig.mine()
-    await rig.finalise()
-    assert rig.order_of_execution() == [""]
-    tx = await rig.submit("tx")
-    assert (await rig.reaches(tx, State.SENT)).nonce == 1
-
-
-@lesson("reservation-reused")
-@staged()
-async def test_a_late_holder_may_still_win_and_is_no_stranger(rig: Rig) -> None:
-    nonce = await reserve(rig, 10.0)
-    tx = await rig.submit("behind")
-    await rig.advance(15.0)
-    assert rig.slots() == {0: "filler", 1: tx.id}
-    send_outside(rig, signed(nonce, fees=Fees(900 * GWEI, 900 * GWEI)))
-    await rig.mine()
-    await rig.finalise()
-    await rig.mine()
-    assert rig.order_of_execution() == ["outside", "behind"]
-    assert await rig.state(tx) is State.CONFIRMED
-    assert await rig.events("lane.foreign") == []
-    assert (await rig.lane()).slots == {}
-
-
-@staged()
-async def test_a_filler_for_a_late_holder_that_nodes_refuse_frees_nothing(rig: Rig) -> None:
-    nonce = await reserve(rig, 10.0)
-    for voice in rig.endpoints:
-        voice.refuse("intrinsic gas too low", only=lambda sent: sent.nonce == nonce)
-    tx = await rig.submit("tx")
-    await rig.advance(100.0)
-    assert rig.slots() == {nonce: "filler", nonce + 1: tx.id}
-    assert await rig.lane_mark() == "filler_refused"
-    for voice in rig.endpoints:
-        voice.heal()
-    await rig.advance(40.0)
-    await rig.mine()
-    await rig.finalise()
-    assert await rig.state(tx) is State.CONFIRMED
-    assert await rig.lane_mark() is None
-
-
-@staged()
-async def test_without_funds_a_late_holder_s_nonce_waits_with_a_mark(rig: Rig) -> None:
-    rig.drain()
-    await rig.mine()
-    await reserve(rig, 10.0)
-    await rig.advance(15.0)
-    assert rig.slots() == {0: "filler"}
-    assert rig.attempts_ever() == 0
-    assert await rig.lane_mark() == "filler_refused"
-    rig.fund(10**18)
-    await rig.mine(2)
-    await rig.advance(20.0)
-    await rig.mine()
-    await rig.finalise()
-    assert rig.order_of_execution() == [""]
-    assert await rig.lane_mark() is None
+    assert (await refusal(rig, Release(other, HOLDER))).why == "already_consumed"
 
 
 # whoever dies
@@ -504,7 +381,7 @@ async def test_a_reservation_outlives_the_node_that_granted_it(rig: Rig) -> None
     await rig.start_node()
     await rig.advance(8.0)
     sealed = signed(nonce)
-    await rig.asking.of_lane(ALICE, Use(nonce, HOLDER, sealed.hash, sealed.raw))
+    await ask(rig, Use(nonce, HOLDER, sealed.hash, sealed.raw))
     await rig.advance(2.0)
     await rig.mine()
     await rig.finalise()
