@@ -6,13 +6,15 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 from structlog.testing import capture_logs
 
-from nonchalant.errors import LeaseLost
+from nonchalant.errors import LeaseLost, RowMoved
 from nonchalant.ports import Filter
 from nonchalant.store.postgres import PostgresStore
 from tests.examples import LANE
@@ -63,6 +65,26 @@ async def test_a_restart_and_a_crash_lose_nothing_and_are_not_taken_for_a_loss(s
         server.restart(how)
         assert await store.heartbeat("old", 10) == 1
         await store.commit(filler(lease, number + 10), lease)
+    assert await store.incarnation() == 0
+    await store.close()
+
+
+async def test_a_crash_that_takes_the_unwritten_end_of_the_log_is_not_taken_for_a_loss(server: Cluster) -> None:
+    store = await opened(server, "unwritten")
+    lease = await take(store)
+    await store.commit(filler(lease, 0), lease)
+    other = await asyncpg.connect(server.dsn)
+    try:
+        await other.execute("CREATE TABLE ballast (words TEXT)")
+        await other.execute("BEGIN; INSERT INTO ballast SELECT repeat('x', 1000) FROM generate_series(1, 50)")
+        # It passes the fence, sees how long the log is, and commits nothing, so nothing has to reach the disk.
+        with pytest.raises(RowMoved):
+            await store.commit(replace(filler(lease, 1), freed=(7,)), lease)
+    finally:
+        server.restart(signal.SIGQUIT)
+        other.terminate()
+    assert await store.heartbeat("old", 10) == 1
+    await store.commit(filler(lease, 1), lease)
     assert await store.incarnation() == 0
     await store.close()
 

@@ -130,8 +130,11 @@ class PostgresStore(SqlStore):
     # leases
 
     async def heartbeat(self, owner: str, ttl: float) -> int:
-        await self._look_around()
-        return await self._write(owning.heartbeat(owner, ttl), leases=True)
+        found = await self._look_around()
+        incarnation = self._incarnation
+        live_nodes = await self._write(owning.heartbeat(owner, ttl), leases=True)
+        self._remember([found], incarnation)
+        return live_nodes
 
     async def acquire(self, lane: LaneKey, owner: str, ttl: float) -> int | None:
         try:
@@ -156,7 +159,7 @@ class PostgresStore(SqlStore):
 
     # a store that lost commits
 
-    async def _look_around(self) -> None:
+    async def _look_around(self) -> Whereabouts:
         """See where the server stands, and whether it is where it was."""
         seen, incarnation = self._seen, self._incarnation
         found, position = await self._write(_looked(), leases=True)
@@ -166,9 +169,19 @@ class PostgresStore(SqlStore):
             incarnation = position["incarnation"]
         if found.has_lost(seen):
             await self._raise_incarnation(found, incarnation, seen)
-            return
+            return found
         self._incarnation = max(self._incarnation, position["incarnation"])
-        self._seen = found.since(self._seen or found)
+        self._seen = self._seen or seen
+        return found
+
+    def _remember(self, places: Sequence[Whereabouts], incarnation: int) -> None:
+        """Where the server stood before a commit that it acknowledged; of no use if it was found to have lost some since.
+
+        Not before: the end of its log that is not on disk yet goes in a crash, and no commit with it.
+        """
+        for place in places:
+            if self._seen is not None and incarnation == self._incarnation:
+                self._seen = place.since(self._seen)
 
     async def _raise_incarnation(self, found: Whereabouts, known: int, seen: Whereabouts) -> None:
         log.error("store.lost_commits", timeline=found.timeline, wal=found.wal, seen=seen.wal)
@@ -181,28 +194,35 @@ class PostgresStore(SqlStore):
             found = Whereabouts.of(row)
             if seen is not None and found.has_lost(seen):
                 raise _Lost(found, seen, incarnation)
-            if self._seen is not None:
-                self._seen = found.since(self._seen)
 
     # how a procedure reaches the database
 
     async def _write(self, procedure: Procedure[T], *, leases: bool = False) -> T:
+        incarnation, passed = self._incarnation, list[Whereabouts]()
         try:
             async with (self._leases if leases else self._work).transaction() as connection:
-                return await self._run(connection, procedure)
+                result = await self._run(connection, procedure, passed)
         except _Lost as loss:
             await self._raise_incarnation(loss.found, loss.incarnation, loss.seen)
             raise LeaseLost("the store has lost commits; every lane is compared with its chain first") from None
+        self._remember(passed, incarnation)
+        return result
 
     async def _read(self, procedure: Procedure[T]) -> T:
         with refusals():
-            return await self._run(None, procedure)
+            return await self._run(None, procedure, [])
 
-    async def _run(self, connection: asyncpg.Connection | None, procedure: Procedure[T]) -> T:
+    async def _run(
+        self, connection: asyncpg.Connection | None, procedure: Procedure[T], passed: list[Whereabouts]
+    ) -> T:
+        """`passed` becomes where the server stood at each fence."""
         try:
             step = next(procedure)
             while True:
-                step = procedure.send(await self._take(connection, step))
+                answer = await self._take(connection, step)
+                if isinstance(step, Fence):
+                    passed += map(Whereabouts.of, answer.rows)
+                step = procedure.send(answer)
         except StopIteration as end:
             result: T = end.value
             return result
