@@ -1,15 +1,17 @@
-"""A real HTTP server that answers JSON-RPC as badly as a test asks it to."""
+"""A real HTTP server that answers JSON-RPC as badly as a test asks it to; and how a test talks to it."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
+
+from nonchalant.chain.evm.rpc import Call, Rpc
 
 Answer = Any  # JSON, or a web.Response
 Behaviour = Callable[[Any], Answer | Awaitable[Answer]]
@@ -69,3 +71,21 @@ async def serving(behave: Behaviour = well) -> AsyncIterator[Node]:
         yield node
     finally:
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def talking(node: Node, **options: Any) -> AsyncIterator[Rpc]:
+    rpc = Rpc(node.url, "node", **{"timeout": 5.0, **options})
+    try:
+        yield rpc
+    finally:
+        await rpc.close()
+
+
+def results(replies: Sequence[Any]) -> list[Any]:
+    """What was answered; where nothing usable was, the kind of error."""
+    return [json.loads(reply) if not isinstance(reply, Exception) else type(reply) for reply in replies]
+
+
+def numbered(count: int, method: str = "m") -> list[Call]:
+    return [Call(method, (index,)) for index in range(count)]
