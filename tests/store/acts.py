@@ -116,6 +116,18 @@ async def on_postgres(
         await connection.close()
 
 
+async def on_a_server(postgres: Cluster) -> AsyncIterator[PostgresStore]:
+    """A fixture's body: two lanes, on the server's own clock."""
+    async with on_postgres(postgres) as store:
+        await store.declare([LANE, OTHER_LANE])
+        yield store
+
+
+async def second(store: PostgresStore, cluster: Cluster, **options: Any) -> PostgresStore:
+    """Another node's access to the same data."""
+    return await PostgresStore.open(f"{cluster.dsn}?schema={store.schema}", entropy=Counting(), **options)
+
+
 async def sql(store: Store, statement: str, *values: object) -> Sequence[Any]:
     """Look or meddle behind the store's back. Values stand for `?`; tables have no schema."""
     if isinstance(store, SqliteStore):

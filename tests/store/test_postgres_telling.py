@@ -1,0 +1,143 @@
+"""What nodes on PostgreSQL tell one another: events, in an order that holds for every reader, and wake-ups."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from nonchalant.lifecycle import Cancelled, step
+from nonchalant.model import Change, Event, LaneKey, Lease, Mode
+from nonchalant.store.postgres import PostgresStore
+from nonchalant.store.talk import Fence, Procedure, Tell
+from nonchalant.wishes import Sync, Wish
+from tests.examples import LANE
+from tests.postgres import Cluster
+from tests.store.acts import OTHER_LANE, accept, on_a_server, second, sql, take
+
+store = pytest.fixture(on_a_server)
+
+
+def told(number: int) -> Event:
+    return Event(kind="lane.filled", lane=LANE, at=0, data={"number": number})
+
+
+# events
+
+
+async def test_a_position_is_seen_only_after_all_lower_ones(store: PostgresStore, postgres: Cluster) -> None:
+    """One that was told first commits last; a reader that saw the other must not miss it."""
+    lease, late = await take(store), await take(store, lane=OTHER_LANE)
+    await store.last_position()
+    seen: list[int] = []
+    position = await store.last_position()
+    async with store._work.transaction() as connection:
+        await store._run(connection, _telling(late, told(1)))
+        await store.commit(Change(events=(told(2),)), lease)
+        for event in await store.events_after(position, limit=9):
+            seen.append(int(str(event.data["number"])))
+            position = event.position
+        assert seen == [2]
+    seen += [int(str(event.data["number"])) for event in await store.events_after(position, limit=9)]
+    assert seen == [2, 1]
+
+
+def _telling(lease: Lease, *events: Event) -> Procedure[None]:
+    yield Fence(lease)
+    yield Tell(events)
+
+
+async def test_readers_at_once_see_every_event_once_and_in_one_order_while_many_write(
+    store: PostgresStore, postgres: Cluster
+) -> None:
+    lanes = [LaneKey(7, f"0x{number:040x}") for number in range(6)]
+    await store.declare(lanes)
+    leases = [await take(store, lane=lane) for lane in lanes]
+    others = [await second(store, postgres) for _ in range(2)]
+    start, writing = await store.last_position(), True
+
+    async def write(node: PostgresStore, lease: Lease) -> None:
+        for number in range(25):
+            at = Event(kind="lane.filled", lane=lease.lane, at=number, data={"number": number})
+            await node.commit(Change(events=(at,)), lease)
+
+    async def read(node: PostgresStore) -> list[tuple[str, int]]:
+        found: list[tuple[str, int]] = []
+        position = start
+        while True:
+            last_look = not writing
+            for event in await node.events_after(position, limit=7):
+                assert event.position > position
+                position = event.position
+                found.append((event.lane.address, event.at))
+            if last_look and position == await node.last_position():
+                return found
+
+    readers = [asyncio.create_task(read(node)) for node in (store, *others)]
+    nodes = (store, *others)
+    await asyncio.gather(*(write(nodes[n % 3], lease) for n, lease in enumerate(leases)))
+    writing = False
+    first, *rest = await asyncio.gather(*readers)
+    assert all(found == first for found in rest)
+    assert sorted(first) == sorted((lane.address, number) for lane in lanes for number in range(25))
+    for lane in lanes:
+        assert [number for address, number in first if address == lane.address] == list(range(25))
+    for other in others:
+        await other.close()
+
+
+# wake-ups
+
+
+async def test_what_one_node_accepts_another_hears_of_and_nobody_hears_himself(
+    store: PostgresStore, postgres: Cluster
+) -> None:
+    other = await second(store, postgres)
+    heard: asyncio.Queue[list[LaneKey]] = asyncio.Queue()
+    own: list[LaneKey] = []
+    assert store.wakes is not None
+    assert other.wakes is not None
+    other.wakes.hear = lambda lanes: heard.put_nowait(list(lanes))
+    store.wakes.hear = own.extend
+
+    async def hears(lane: LaneKey) -> None:
+        async with asyncio.timeout(10):
+            while lane not in await heard.get():
+                pass
+
+    while heard.empty():  # until it listens
+        await accept(store, f"first{own}", lane=OTHER_LANE)
+        await asyncio.sleep(0.01)
+        own.append(OTHER_LANE)
+    own.clear()
+    [tx] = await accept(store, "a")
+    await hears(LANE)
+    moved, events = step(tx, Cancelled(), 0)
+    await store.alter_queued(moved, events)
+    await hears(LANE)
+    await store.wish(Wish("w", OTHER_LANE, Sync()), limit=9)
+    await hears(OTHER_LANE)
+    await store.control(LANE, Mode.PAUSED, "")
+    await hears(LANE)
+    lease = await take(store)
+    await store.release([lease])
+    await hears(LANE)
+    assert own == []
+    await other.close()
+
+
+async def test_ears_that_were_cut_off_grow_again(store: PostgresStore, postgres: Cluster) -> None:
+    other = await second(store, postgres)
+    heard: asyncio.Queue[list[LaneKey]] = asyncio.Queue()
+    assert other.wakes is not None
+    other.wakes.hear = lambda lanes: heard.put_nowait(list(lanes))
+    await sql(store, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
+    async with asyncio.timeout(20):
+        number = 0
+        while True:
+            await accept(store, f"tx{number}")
+            number += 1
+            await asyncio.sleep(0.05)
+            if not heard.empty() and LANE in heard.get_nowait():
+                break
+    await other.close()
