@@ -10,12 +10,12 @@ from nonchalant.ports import Clock, LaneWork, Store
 # The part of a lease at its end in which its holder does not act any more: clocks and networks are not exact.
 MARGIN = 0.25
 
-# Sweeps in which a lane is left to those whose share it is.
-PATIENT_SWEEPS = 3
+# How long a lane is left to those whose share it is: a few sweeps of theirs. Not a few of ours: each request may bring one.
+PATIENT_SECONDS = 3.0
 
-# Sweeps in a row in which a node holds more than its share before it hands lanes over: work comes and goes, and each
-# hand-over has the lane read anew. Then a part of what it holds at a time.
-CROWDED_SWEEPS = 5
+# How long a node holds more than its share before it hands lanes over: work comes and goes, and each hand-over has the
+# lane read anew. Then a part of what it holds at a time.
+CROWDED_SECONDS = 5.0
 HANDED_OVER_AT_ONCE = 8
 
 
@@ -30,8 +30,8 @@ class Cluster:
         self._clock = clock
         self._lanes = frozenset(lanes)  # those this node has a signer for
         self._live_nodes = 1
-        self._unworked: dict[LaneKey, int] = {}  # in how many sweeps in a row nobody had it
-        self._crowded = 0  # in how many sweeps in a row we had more than our share
+        self._unworked: dict[LaneKey, float] = {}  # since when nobody has it
+        self._crowded_since: float | None = None  # since when we have more than our share
         self._unwanted: set[LaneKey] = set()  # handed over, and nobody took them: who else lives has no key for them
 
     async def beat(self) -> list[LaneKey]:
@@ -75,8 +75,9 @@ class Cluster:
         held = sum(found.lane in self.leases for found in ours)
         fair = free[: max(0, share - held)]
         # A lane that nobody takes for a while is anybody's: not every live node has its key.
-        self._unworked = {lane: self._unworked.get(lane, 0) + 1 for lane in free}
-        left = [lane for lane in free if lane not in fair and self._unworked[lane] > PATIENT_SWEEPS]
+        now = self._clock.monotonic()
+        self._unworked = {lane: self._unworked.get(lane, now) for lane in free}
+        left = [lane for lane in free if lane not in fair and now - self._unworked[lane] >= PATIENT_SECONDS]
         self._unwanted.update(left)
         return fair + left
 
@@ -84,8 +85,12 @@ class Cluster:
         """Which of the lanes we work others should: we have had more than our share for a while."""
         ours, share = self._ours(work)
         held = [found.lane for found in ours if found.lane in self.leases]
-        self._crowded = self._crowded + 1 if len(held) > share else 0
-        if self._crowded < CROWDED_SWEEPS:
+        if len(held) <= share:
+            self._crowded_since = None
+            return []
+        now = self._clock.monotonic()
+        self._crowded_since = now if self._crowded_since is None else self._crowded_since
+        if now - self._crowded_since < CROWDED_SECONDS:
             return []
         wanted = [lane for lane in held if lane not in self._unwanted]
         most = max(1, len(held) // HANDED_OVER_AT_ONCE)

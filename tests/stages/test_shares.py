@@ -2,25 +2,28 @@
 
 from typing import cast
 
-from nonchalant.cluster import CROWDED_SWEEPS, PATIENT_SWEEPS, Cluster
+from nonchalant.cluster import CROWDED_SECONDS, PATIENT_SECONDS, Cluster
 from nonchalant.model import LaneKey, Lease, State
-from nonchalant.ports import Clock, LaneWork, Store
+from nonchalant.ports import LaneWork, Store
 from tests.stages.rig import ALICE, BOB, Rig, staged
+from tests.store.acts import ManualClock
 
 LANES = [LaneKey(31337, f"0x{number:040x}") for number in range(4)]
 
 
-def a_node(*held: LaneKey, live_nodes: int = 1) -> Cluster:
-    node = Cluster(cast("Store", None), cast("Clock", None), owner="me", ttl=10, lanes=LANES)
+def a_node(*held: LaneKey, live_nodes: int = 1, clock: ManualClock | None = None) -> Cluster:
+    node = Cluster(cast("Store", None), clock or ManualClock(), owner="me", ttl=10, lanes=LANES)
     node.leases = {lane: Lease(lane, "me", 1, 0.0) for lane in held}
     node._live_nodes = live_nodes
     return node
 
 
-def in_a_crowd(node: Cluster, work: list[LaneWork]) -> list[LaneKey]:
-    """What it hands over once it has been crowded for long enough."""
-    for _ in range(CROWDED_SWEEPS - 1):
+def in_a_crowd(node: Cluster, clock: ManualClock, work: list[LaneWork]) -> list[LaneKey]:
+    """What it hands over once it has been crowded for long enough, however often it looks meanwhile."""
+    for seconds in (0.0, 0.0, CROWDED_SECONDS - 0.1):
+        clock.pass_seconds(seconds)
         assert node.to_hand_over(work) == []
+    clock.pass_seconds(0.1)
     return node.to_hand_over(work)
 
 
@@ -47,12 +50,14 @@ def test_a_lane_without_work_that_is_still_held_keeps_nobody_waiting() -> None:
 
 
 def test_a_node_that_stays_alone_hands_nothing_over() -> None:
-    assert in_a_crowd(a_node(*LANES), with_work(*LANES, held=tuple(LANES))) == []
+    clock = ManualClock()
+    assert in_a_crowd(a_node(*LANES, clock=clock), clock, with_work(*LANES, held=tuple(LANES))) == []
 
 
 def test_who_has_more_than_its_share_for_a_while_hands_over_a_little_at_a_time() -> None:
-    node = a_node(*LANES, live_nodes=2)
-    assert in_a_crowd(node, with_work(*LANES, held=tuple(LANES))) == [LANES[3]]
+    clock = ManualClock()
+    node = a_node(*LANES, live_nodes=2, clock=clock)
+    assert in_a_crowd(node, clock, with_work(*LANES, held=tuple(LANES))) == [LANES[3]]
     del node.leases[LANES[3]]
     assert node.to_hand_over(with_work(*LANES, held=tuple(LANES[:3]))) == [LANES[2]]
     del node.leases[LANES[2]]
@@ -60,17 +65,19 @@ def test_who_has_more_than_its_share_for_a_while_hands_over_a_little_at_a_time()
 
 
 def test_work_that_comes_and_goes_moves_nothing() -> None:
-    node, all_of_it = a_node(*LANES, live_nodes=2), with_work(*LANES, held=tuple(LANES))
-    for _ in range(CROWDED_SWEEPS - 1):
-        assert node.to_hand_over(all_of_it) == []
-    assert node.to_hand_over(with_work(*LANES[:1], held=tuple(LANES[:1]))) == []
+    clock = ManualClock()
+    node, all_of_it = a_node(*LANES, live_nodes=2, clock=clock), with_work(*LANES, held=tuple(LANES))
+    for work in (all_of_it, with_work(*LANES[:1], held=tuple(LANES[:1])), all_of_it):
+        assert node.to_hand_over(work) == []
+        clock.pass_seconds(CROWDED_SECONDS - 0.1)
     assert node.to_hand_over(all_of_it) == []
 
 
 @staged(nodes=0)
 async def test_what_nobody_else_takes_is_kept_until_nodes_come_or_go(rig: Rig) -> None:
     """Not every node has every key: a lane must not go to and fro."""
-    node = Cluster(rig.store, rig.clock, owner="me", ttl=10, lanes=LANES)
+    clock = ManualClock()
+    node = Cluster(rig.store, clock, owner="me", ttl=10, lanes=LANES)
     await rig.store.declare(LANES)
     await rig.store.heartbeat("other", 10)
     await node.beat()
@@ -78,10 +85,13 @@ async def test_what_nobody_else_takes_is_kept_until_nodes_come_or_go(rig: Rig) -
         await node.take(lane)
     held = with_work(*LANES, held=tuple(LANES))
     free = [*held[:3], LaneWork(LANES[3], None)]
-    assert in_a_crowd(node, held) == [LANES[3]]
+    assert in_a_crowd(node, clock, held) == [LANES[3]]
     await node.let_go(LANES[3])
     # A fair node would have taken it: it has less than its share.
-    assert [node.to_take(free) for _ in range(PATIENT_SWEEPS)] == [[]] * PATIENT_SWEEPS
+    for seconds in (0.0, 0.0, PATIENT_SECONDS - 0.1):
+        clock.pass_seconds(seconds)
+        assert node.to_take(free) == []
+    clock.pass_seconds(0.1)
     assert node.to_take(free) == [LANES[3]]
     await node.take(LANES[3])
     assert node.to_hand_over(held) == [LANES[2]]
@@ -105,3 +115,22 @@ async def test_a_node_that_joins_gets_its_share_and_nothing_under_way_is_dropped
     await rig.finalise()
     assert [await rig.state(tx) for tx in txs] == [State.CONFIRMED] * 4
     assert [rig.executions(label) for label in ("a1", "a2", "b1", "b2")] == [1, 1, 1, 1]
+
+
+@staged()
+async def test_a_node_that_joins_gets_its_share_however_busy_the_others_are(rig: Rig) -> None:
+    """Each request for a lane that nobody works has its node look for work: it must not take what it just gave away."""
+    old = rig.node
+
+    async def traffic() -> None:
+        for number in range(400):
+            for lane in (ALICE, BOB):
+                await rig.submit(f"{lane.address[2:4]}-{number}", lane, via=old)
+            await rig.advance(0.05)
+
+    busy = rig.spawn(traffic())
+    await rig.advance(2.0)
+    young = await rig.start_node()
+    await busy
+    owners = {(await rig.lane(lane)).owner for lane in (ALICE, BOB)}
+    assert owners == {old.engine.cluster.owner, young.engine.cluster.owner}
