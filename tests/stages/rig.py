@@ -14,24 +14,18 @@ import inspect
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from nonchalant.advice import Adviser
 from nonchalant.asking import Asking
-from nonchalant.desk import LaneRules
-from nonchalant.engine import ChainRules, Engine, EngineRules
+from nonchalant.engine import Engine
 from nonchalant.errors import FeeAboveCap, NodeRefused, Unreachable
-from nonchalant.fees import FeeRules, is_within_caps
-from nonchalant.health import HealthRules
+from nonchalant.fees import is_within_caps
 from nonchalant.hooks import Hook
 from nonchalant.intake import Intake
 from nonchalant.model import (
     Account,
-    Address,
-    Attempt,
-    AttemptKind,
-    Event,
     Fees,
     Hash,
     LaneKey,
@@ -43,8 +37,6 @@ from nonchalant.model import (
     Transaction,
     Wei,
 )
-from nonchalant.policy import Patience
-from nonchalant.ports import LaneSummary
 from nonchalant.sim.blocks import Deed, Happening, SimBlock
 from nonchalant.sim.chain import SimChain, Terrain
 from nonchalant.sim.endpoint import SimEndpoint
@@ -52,67 +44,38 @@ from nonchalant.sim.gate import Ambush, Boundary, Gate, StoreAilment, gated_sign
 from nonchalant.sim.journal import Journal, listening
 from nonchalant.sim.loop import SimLoop, forgetting
 from nonchalant.sim.node import Doorbell, Life, NodeClock, whose
-from nonchalant.sim.pool import GETH, Flavour, No
+from nonchalant.sim.pool import No
 from nonchalant.sim.schedule import Kind
-from nonchalant.sim.store import SimWitness, new_database, older_database
 from nonchalant.sim.trace import Trace
 from nonchalant.sim.trouble import Trouble
 from nonchalant.sim.wire import Effect, Order, SimSigner, SimTx
 from nonchalant.sim.world import SimEntropy, TrueClock
-from nonchalant.store.sqlite import SqliteStore
-from nonchalant.store.witness import notice_restore
-from nonchalant.windows import Pace
+from tests.stages.records import Records, in_place
+from tests.stages.setting import (
+    ABROAD,  # noqa: F401 - a test takes the cast and the rig from one place
+    ALICE,
+    BOB,  # noqa: F401 - as above
+    CHAIN,
+    ETHER,  # noqa: F401 - as above
+    GWEI,
+    OTHER_CHAIN,
+    RECIPIENT,
+    Setting,
+)
 from tests.stages.voices import FOR_EVER, Dice, HeardChain, Voice
 
 T = TypeVar("T")
-
-GWEI: Wei = 10**9
-ETHER: Wei = 10**18
-RECIPIENT: Address = "0x" + "b0" * 20
-CHAIN, OTHER_CHAIN = 7, 8
-ALICE, BOB = LaneKey(CHAIN, "0x" + "a1" * 20), LaneKey(CHAIN, "0x" + "a2" * 20)
-ABROAD = LaneKey(OTHER_CHAIN, "0x" + "a1" * 20)
 
 # After a block: every endpoint has heard of it, the follower has looked, the stages have run.
 BLOCK_SECONDS = 3.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """What a test starts from; it names only what it is about."""
-
-    nodes: int = 1
-    lanes: tuple[LaneKey, ...] = (ALICE, BOB)
-    flavours: tuple[Flavour, ...] = (GETH, GETH, GETH)  # one an endpoint
-    finality_lag: int = 4
-    depth: int | None = None
-    legacy: bool = False
-    balance: Wei = 10 * ETHER
-    base_fee: Wei = 20 * GWEI
-    account_limit: int = 64
-    data_price: Wei = 0  # that the chain charges a byte, beside gas
-    queue_limit: int = 1000
-    window: int = 16
-    pace: Pace = Pace.PIPELINED
-    shared: bool = False
-    health: HealthRules = field(default_factory=HealthRules)
-    largest_window: int = 16
-    unsettled: int = 4096
-    batch: int = 100
-    fees: FeeRules = field(default_factory=FeeRules)
-    patience: Patience = field(default_factory=Patience)
-    lease_seconds: float = 10.0
-    retention: int = 90 * 24 * 3_600_000
-    hook: Hook | None = None  # asked about what is marked, in place
-    drain_seconds: float = 10.0
-
-
-class Rig:
+class Rig(Records):
     def __init__(self, setting: Setting, loop: SimLoop, trace: Trace) -> None:
+        super().__init__(TrueClock(loop))
         self.setting = setting
         self.loop = loop
         self.trace = trace
-        self.clock = TrueClock(loop)
         self.broken: list[str] = []  # promises that did not hold, and errors that nobody expected
         self.arrivals: list[tuple[str, SimTx, No | None]] = []  # what nodes of the chain got from us, in order
         self.nodes: list[Life] = []
@@ -121,13 +84,10 @@ class Rig:
         self._tolerated: set[str] = set()
         self._tasks: list[asyncio.Task[Any]] = []
         self._ids = SimEntropy(random.Random("ids"))
-        self._witness = SimWitness()
-        self._lost_commits = False
-        self.database = new_database("00" * 16)
         balances = {lane.address: setting.balance for lane in setting.lanes}
         self.chains = {
             chain_id: SimChain(self._terrain(chain_id), loop, self._chance, balances, self)
-            for chain_id in sorted({lane.chain_id for lane in setting.lanes})
+            for chain_id in setting.chain_ids
         }
         self._voices = {
             chain_id: [Voice(endpoint, chain) for endpoint in chain.endpoints]
@@ -171,21 +131,6 @@ class Rig:
     def signer(self) -> SimSigner:
         return self.signers[ALICE]
 
-    @property
-    def store(self) -> SqliteStore:
-        """The database as a bystander reads it, behind nobody's gate."""
-        return self._open_store()
-
-    def _open_store(self) -> SqliteStore:
-        return SqliteStore(
-            writer=self.database,
-            reader=self.database,
-            offload_write=_in_place,
-            offload_read=_in_place,
-            clock=self.clock,
-            witness=self._witness,
-        )
-
     # nodes of ours
 
     async def start_node(self) -> Life:
@@ -193,7 +138,7 @@ class Rig:
         token = whose.set(name)
         gate = Gate(name, self.loop, self._chance)
         clock = NodeClock(self.loop, gate, self.clock.now, 1000.0 * (len(self.nodes) + 1))
-        store = gated_store(self._open_store(), gate, self.loop, self._chance)
+        store = gated_store(self.store, gate, self.loop, self._chance)
         entropy = SimEntropy(random.Random(name))
         engine = Engine(
             store=store,
@@ -201,7 +146,7 @@ class Rig:
                 chain_id: HeardChain(chain, self._voices[chain_id], gate) for chain_id, chain in self.chains.items()
             },
             signers={lane: gated_signer(signer, gate) for lane, signer in self.signers.items()},
-            rules=self._rules(),
+            rules=self.setting.rules(),
             clock=clock,
             entropy=entropy,
             adviser=None if self.setting.hook is None else self._adviser(self.setting.hook),
@@ -222,28 +167,7 @@ class Rig:
                 raise FeeAboveCap("above the cap")
 
         return Adviser(
-            hook, _in_place, parse=lambda _lane, given: (self.payload(str(given["label"])), None), check=check
-        )
-
-    def _rules(self) -> EngineRules:
-        setting = self.setting
-        lane = LaneRules(
-            window=setting.window,
-            pace=setting.pace,
-            shared=setting.shared,
-            health=setting.health,
-            unsettled=setting.unsettled,
-            batch=setting.batch,
-            largest_window=setting.largest_window,
-            fees=setting.fees,
-            patience=setting.patience,
-        )
-        return EngineRules(
-            lease_seconds=setting.lease_seconds,
-            retention=setting.retention,
-            drain_seconds=setting.drain_seconds,
-            chains=dict.fromkeys(self.chains, ChainRules(depth=setting.depth)),
-            lanes=dict.fromkeys(setting.lanes, lane),
+            hook, in_place, parse=lambda _lane, given: (self.payload(str(given["label"])), None), check=check
         )
 
     def kill(self, node: Life) -> None:
@@ -274,13 +198,8 @@ class Rig:
         """Every node dies, an older copy of the database is put in place, and one node starts on it."""
         for node in self.nodes:
             node.gate.kill()
-        self.database = older_database(copy)
-        self._lost_commits = True
-        notice_restore(self.database, self._witness)
+        self.put_back(copy)
         await self.start_node()
-
-    def forget_witness(self) -> None:
-        self._witness.forget()
 
     # time
 
@@ -396,72 +315,6 @@ class Rig:
         """Together, in this order: they share a commit."""
         return list(await asyncio.gather(*(self.submit(label, lane, **wish) for label in labels)))
 
-    # what the store says
-
-    async def read(self, tx: Transaction) -> Transaction:
-        found = await self.store.transaction(tx.id)
-        assert found is not None, f"{tx.id} is lost"
-        return found
-
-    async def state(self, tx: Transaction) -> State:
-        return (await self.read(tx)).state
-
-    async def states(self, txs: Sequence[Transaction]) -> list[State]:
-        return [await self.state(tx) for tx in txs]
-
-    async def nonces(self, txs: Sequence[Transaction]) -> list[int | None]:
-        return [(await self.read(tx)).nonce for tx in txs]
-
-    async def mark(self, tx: Transaction) -> str | None:
-        """The code of what it was marked for."""
-        attention = (await self.read(tx)).attention
-        return attention and attention.code
-
-    async def attempts(self, tx: Transaction) -> Sequence[Attempt]:
-        return (await self.store.attempts([tx.id]))[tx.id]
-
-    async def history(self, tx: Transaction) -> list[str]:
-        return [event.kind for event in await self.store.history(tx.id)]
-
-    async def events(self, kind: str, lane: LaneKey = ALICE) -> list[Event]:
-        every = await self.store.events_after(0, limit=100_000)
-        return [event for event in every if event.kind == kind and event.lane == lane]
-
-    async def kinds(self, tx: Transaction) -> list[AttemptKind]:
-        """What was signed for it, in order."""
-        return [attempt.kind for attempt in await self.attempts(tx)]
-
-    async def told(self, tx: Transaction, kind: str) -> list[dict[str, Any]]:
-        """What its events of this kind say."""
-        return [dict(event.data) for event in await self.store.history(tx.id) if event.kind == kind]
-
-    def wishes_open(self) -> int:
-        return int(self.database.execute("SELECT count(*) FROM wishes WHERE reply IS NULL").fetchone()[0])
-
-    async def lane(self, lane: LaneKey = ALICE) -> LaneSummary:
-        found = await self.store.lane(lane)
-        assert found is not None
-        return found
-
-    async def lane_mark(self, lane: LaneKey = ALICE) -> str | None:
-        attention = (await self.lane(lane)).record.attention
-        return attention and attention.code
-
-    def slots(self, lane: LaneKey = ALICE) -> dict[int, str]:
-        """Every slot there ever was: its nonce, and what it is bound to."""
-        found = self.database.execute(
-            "SELECT nonce, coalesce(tx_id, kind) AS bound FROM slots WHERE chain_id = ? AND address = ? ORDER BY nonce",
-            lane,
-        )
-        return {row["nonce"]: row["bound"] for row in found}
-
-    def attempts_ever(self, lane: LaneKey = ALICE) -> int:
-        return int(
-            self.database.execute("SELECT count(*) FROM attempts WHERE chain_id = ? AND address = ?", lane).fetchone()[
-                0
-            ]
-        )
-
     # what is true
 
     def account(self, lane: LaneKey = ALICE) -> Account:
@@ -516,7 +369,7 @@ class Rig:
         self.arrivals.append((endpoint.name, tx, verdict))
         self._ours[tx.hash] = tx.order.label
         known = self.database.execute("SELECT 1 FROM attempts WHERE hash = ?", [tx.hash]).fetchone()
-        if known is None and not self._lost_commits:
+        if known is None and not self.lost_commits:
             self.broken.append(f"P4: {endpoint.name} got bytes that the store does not know: {tx}")
 
     def grown(self, head: SimBlock, dropped: Sequence[SimBlock]) -> None:
@@ -538,10 +391,6 @@ class Rig:
 
     def unhandled(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         self.broken.append(f"unhandled: {context.get('message')}: {context.get('exception')!r}")
-
-
-async def _in_place(act: Callable[[], T]) -> T:
-    return act()
 
 
 Test = Callable[..., Coroutine[Any, Any, None]]
