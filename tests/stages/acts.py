@@ -1,4 +1,4 @@
-"""What people do to lanes, in one line each."""
+"""What people do to lanes, and what happens to them, in one line each."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from typing import Any
 import pytest
 
 from nonchalant.errors import WishRefused
-from nonchalant.model import Draft, Fees, LaneKey, Payload, Sealed, State, Transaction
+from nonchalant.model import Draft, Fees, LaneKey, Payload, Sealed, Speed, State, Transaction, Wei
+from nonchalant.policy import Patience
 from nonchalant.sim import wire
+from nonchalant.sim.node import Life
 from nonchalant.sim.wire import Order, SimTx
 from nonchalant.wishes import Reserve
-from tests.stages.rig import ALICE, GWEI, RECIPIENT, Rig
+from tests.stages.rig import ALICE, ETHER, GWEI, RECIPIENT, Rig
 
 HOLDER = "the holder's secret"
+CHEAP = Fees(30 * GWEI, 1 * GWEI)  # at once at its own cap
 DEAR = Fees(200 * GWEI, 5 * GWEI)
+QUICK_BUMP = Patience(bump_after=dict.fromkeys(Speed, 20_000))
 
 
 async def sent(rig: Rig, *labels: str, **wish: object) -> list[Transaction]:
@@ -29,6 +33,58 @@ async def settled(rig: Rig, label: str, lane: LaneKey = ALICE) -> Transaction:
     await rig.mine()
     await rig.finalise()
     return await rig.reaches(tx, State.CONFIRMED)
+
+
+async def bumped_in_vain(rig: Rig) -> Transaction:
+    """In flight; every endpoint holds its first bytes, and none takes the dearer ones."""
+    [tx] = await sent(rig, "pay")
+    for voice in rig.endpoints:
+        voice.refuse("replacement transaction underpriced")
+    await rig.mine(8, empty=True)
+    return tx
+
+
+async def stuck(rig: Rig, label: str = "pay") -> Transaction:
+    """In flight, and marked because its price is at its cap; with `QUICK_BUMP` patience."""
+    [tx] = await sent(rig, label, fees=CHEAP)
+    for _ in range(10):
+        await rig.mine(empty=True)
+    await rig.tells(tx, "tx.attention", 60.0)
+    await rig.advance(10.0)
+    return tx
+
+
+async def drained_in_flight(rig: Rig) -> tuple[list[Transaction], Wei]:
+    """Three in flight, that pools forgot and that the account cannot pay any more; and how much was taken from it."""
+    txs = await rig.submit_all((f"pay-{n}" for n in range(3)), value=ETHER)
+    await rig.reaches(txs[-1], State.SENT)
+    amount = rig.drain()
+    for voice in rig.endpoints:
+        voice.forget_pool()
+    await rig.mine()
+    return txs, amount
+
+
+async def goes_once_all_are_well(rig: Rig, tx: Transaction) -> None:
+    for voice in rig.endpoints:
+        voice.heal()
+    await rig.advance(20.0)
+    await rig.mine()
+    await rig.finalise()
+    assert await rig.state(tx) is State.CONFIRMED
+
+
+async def lose_one(rig: Rig) -> None:
+    """The store is put back to what it was before `lost` was sent."""
+    copy = rig.database.serialize()
+    await sent(rig, "lost")
+    await rig.restore_store(copy)
+
+
+async def owner_of(rig: Rig, lane: LaneKey = ALICE) -> Life:
+    owner = (await rig.lane(lane)).owner
+    [node] = [node for node in rig.nodes if node.engine.cluster.owner == owner]
+    return node
 
 
 async def ask(rig: Rig, act: Any, lane: LaneKey = ALICE) -> Mapping[str, object]:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from nonchalant.asking import Asking
 from nonchalant.model import Draft, State, Transaction
 from nonchalant.sim.wire import read_order
 from tests.stages.rig import ALICE, Rig
@@ -51,10 +50,6 @@ async def settles(rig: Rig, *txs: Transaction, blocks: int = 12) -> None:
             return
         await rig.mine()
     assert await rig.states(txs) == [State.CONFIRMED] * len(txs)
-
-
-def asking(rig: Rig) -> Asking:
-    return Asking(rig.store, rig.clock, rig._ids, arrived=rig.node.engine.poke)
 
 
 def label_of(draft: Draft) -> str:

@@ -6,17 +6,14 @@ import pytest
 
 from nonchalant.errors import WishRefused
 from nonchalant.model import Mode, State, Transaction
+from tests.stages.acts import settled
 from tests.stages.rig import ALICE, BOB, Rig, staged
 
 
 @staged(finality_lag=2)
 async def test_pausing_a_halted_lane_does_not_set_it_going(rig: Rig) -> None:
     """The block that vanished is younger than the lane's last word on finality: that alone would not stop it again."""
-    first = await rig.submit("first")
-    await rig.reaches(first, State.SENT)
-    await rig.mine()
-    await rig.finalise()
-    assert await rig.state(first) is State.CONFIRMED
+    await settled(rig, "first")
     more = await rig.submit("more")
     await rig.reaches(more, State.SENT)
     for voice in rig.endpoints:

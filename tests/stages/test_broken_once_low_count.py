@@ -8,6 +8,7 @@ from typing import Any
 from nonchalant.model import State
 from nonchalant.wishes import Reset
 from tests.lessons import lesson
+from tests.stages.acts import settled
 from tests.stages.rig import Rig, staged, unreachable
 
 
@@ -64,10 +65,7 @@ async def test_one_endpoint_that_hangs_on_accounts_does_not_slow_a_lane(rig: Rig
 @staged(nodes=2)
 async def test_one_endpoint_that_counts_too_high_is_not_believed_because_it_is_alone(rig: Rig) -> None:
     """The others are silent when the lane is taken over: that is no reason to fill a thousand nonces."""
-    first = await rig.submit("first")
-    await rig.reaches(first, State.SENT)
-    await rig.mine()
-    await rig.finalise()
+    await settled(rig, "first")
     liar, *others = rig.endpoints
 
     async def far_off(address: str, block: Any) -> Any:
@@ -94,10 +92,7 @@ async def test_one_endpoint_that_counts_too_high_is_not_believed_because_it_is_a
 @staged()
 async def test_a_forced_reset_gives_up_nothing_that_any_endpoint_still_knows_to_be_executed(rig: Rig) -> None:
     """One of three counts too low and another is silent: half of them tell, and the lower half is wrong."""
-    first = await rig.submit("first")
-    await rig.reaches(first, State.SENT)
-    await rig.mine()
-    await rig.finalise()
+    first = await settled(rig, "first")
     liar = rig.endpoints[0]
 
     async def nothing(address: str, block: Any) -> Any:

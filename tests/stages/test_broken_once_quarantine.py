@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nonchalant.model import State
+from tests.stages.acts import lose_one
 from tests.stages.rig import ETHER, Rig, staged
 
 WINDOW = 3
@@ -88,9 +89,7 @@ async def test_who_takes_a_lane_over_after_a_quarantine_still_believes_its_chain
     await rig.reaches(first, State.SENT)
     await rig.mine()
     await rig.finalise()
-    copy = rig.database.serialize()
-    await rig.reaches(await rig.submit("lost"), State.SENT)
-    await rig.restore_store(copy)
+    await lose_one(rig)
     await rig.submit("second", value=100 * ETHER)  # work, but nothing that would write the height anew
     await rig.advance(15.0)
     assert (await rig.lane()).record.quarantined_below is not None

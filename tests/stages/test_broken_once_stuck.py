@@ -4,6 +4,7 @@ from typing import Any
 
 from nonchalant import proof, reconcile
 from nonchalant.model import State
+from tests.stages.acts import lose_one
 from tests.stages.rig import ALICE, BOB, ETHER, Rig, refused, staged
 
 CAROL = type(ALICE)(7, "0x" + "a3" * 20)
@@ -53,10 +54,7 @@ async def test_an_account_that_is_new_in_a_restored_store_does_not_read_the_chai
     first = await rig.submit("first")
     await rig.reaches(first, State.SENT)
     await rig.mine()
-    copy = rig.database.serialize()
-    lost = await rig.submit("lost")
-    await rig.reaches(lost, State.SENT)
-    await rig.restore_store(copy)
+    await lose_one(rig)
     few, reconcile.UNSEEN_BLOCKS = reconcile.UNSEEN_BLOCKS, 100
     try:
         bob = await rig.submit("bob", BOB)  # this lane never wrote anything
@@ -76,10 +74,7 @@ async def test_a_copy_made_in_quarantine_restored_later_does_not_pay_twice(rig: 
     first = await rig.submit("first")
     await rig.reaches(first, State.SENT)
     await rig.mine()
-    copy = rig.database.serialize()
-    lost = await rig.submit("lost")
-    await rig.reaches(lost, State.SENT)
-    await rig.restore_store(copy)
+    await lose_one(rig)
     txs = await rig.submit_all(["pay-0", "pay-1", "pay-2"], value=ETHER)
     await rig.advance(10.0)
     assert await rig.lane_mark() == "quarantine"

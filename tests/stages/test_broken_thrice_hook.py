@@ -13,14 +13,12 @@ from nonchalant.advice import Adviser, LoneThread
 from nonchalant.config import load_settings
 from nonchalant.errors import HookFailed, HookRefused
 from nonchalant.hooks import Alert, HeadSnapshot, Wait
-from nonchalant.model import BlockRef, Fees, Market, Mode, Payload, Speed, State, Transaction
+from nonchalant.model import BlockRef, Market, Mode, Payload, Speed, State, Transaction
 from nonchalant.parts import adviser_of, signers_of
-from nonchalant.policy import Patience
 from tests.examples import a_transaction
-from tests.stages.rig import ALICE, GWEI, Rig, staged
+from tests.stages.acts import CHEAP, QUICK_BUMP, stuck
+from tests.stages.rig import ALICE, Rig, staged
 
-CHEAP = Fees(30 * GWEI, 1 * GWEI)  # at once at its own cap
-QUICK = Patience(bump_after=dict.fromkeys(Speed, 20_000))
 asked: list[str] = []
 
 
@@ -40,17 +38,7 @@ def answering(answer: object) -> Any:
     return hook
 
 
-async def stuck(rig: Rig, label: str = "pay") -> Transaction:
-    tx = await rig.submit(label, fees=CHEAP)
-    await rig.reaches(tx, State.SENT)
-    for _ in range(10):
-        await rig.mine(empty=True)
-    await rig.tells(tx, "tx.attention", 60.0)
-    await rig.advance(10.0)
-    return tx
-
-
-@staged(patience=QUICK, hook=answering(Alert("no \ud800 way")))
+@staged(patience=QUICK_BUMP, hook=answering(Alert("no \ud800 way")))
 async def test_an_alert_that_is_no_unicode_is_told_as_far_as_it_can_be(rig: Rig) -> None:
     tx = await stuck(rig)
     await rig.advance(120.0)
@@ -61,7 +49,7 @@ def raises_without_an_answer(tx: Transaction) -> object:
     raise ValueError("\udcff.txt and password" + "x" * 1_000_000)
 
 
-@staged(patience=QUICK, hook=answering(raises_without_an_answer))
+@staged(patience=QUICK_BUMP, hook=answering(raises_without_an_answer))
 async def test_what_an_error_of_it_says_stays_in_the_log_and_breaks_nothing(rig: Rig) -> None:
     await stuck(rig)
     await rig.advance(120.0)
@@ -72,7 +60,7 @@ async def test_what_an_error_of_it_says_stays_in_the_log_and_breaks_nothing(rig:
     assert len(mark.reason) < 500
 
 
-@staged(patience=QUICK, hook=answering(lambda tx: ValueError("bad") if tx.nonce == 0 else Wait()))
+@staged(patience=QUICK_BUMP, hook=answering(lambda tx: ValueError("bad") if tx.nonce == 0 else Wait()))
 async def test_an_error_is_marked_though_it_answers_about_another(rig: Rig) -> None:
     await rig.submit("first", fees=CHEAP)
     second = await rig.submit("second", fees=CHEAP)
@@ -144,7 +132,7 @@ async def test_what_a_caller_may_not_offer_a_hook_may_not(
         await adviser.advise(replace(a_transaction(), lane=lane), None, HEAD, MARKET, 0)  # type: ignore[arg-type]
 
 
-@staged(patience=QUICK, hook=answering(ValueError("bad")))
+@staged(patience=QUICK_BUMP, hook=answering(ValueError("bad")))
 async def test_the_mark_goes_with_what_the_hook_failed_on(rig: Rig) -> None:
     tx = await stuck(rig)
     assert await rig.lane_mark() == "hook_failed"
@@ -153,7 +141,7 @@ async def test_the_mark_goes_with_what_the_hook_failed_on(rig: Rig) -> None:
     assert await rig.lane_mark() is None
 
 
-@staged(patience=QUICK, hook=answering(ValueError("bad")))
+@staged(patience=QUICK_BUMP, hook=answering(ValueError("bad")))
 async def test_that_a_hook_fails_hides_nothing_else_about_the_lane(rig: Rig) -> None:
     await stuck(rig)
     assert await rig.lane_mark() == "hook_failed"

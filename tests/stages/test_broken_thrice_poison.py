@@ -8,14 +8,13 @@ from nonchalant import assign, filling, rescue
 from nonchalant.errors import SignerFailed
 from nonchalant.model import Speed, State
 from nonchalant.poison import ASIDE_FOR
-from nonchalant.policy import Patience
 from nonchalant.windows import Pace
 from nonchalant.wishes import Release, Reserve
+from tests.stages.acts import QUICK_BUMP
 from tests.stages.poisons import POISON, choke_encoder, choke_signer, settles
 from tests.stages.rig import ALICE, GWEI, Rig, staged
 
 HOLDER = "a" * 32
-QUICK = Patience(bump_after=dict.fromkeys(Speed, 20_000))
 
 
 def tolerate(rig: Rig) -> None:
@@ -40,7 +39,7 @@ async def test_a_mark_that_could_not_be_written_is_written_later(rig: Rig) -> No
     assert await rig.mark(bad) == "set_aside"
 
 
-@staged(patience=QUICK)
+@staged(patience=QUICK_BUMP)
 async def test_what_is_left_aside_is_given_up_past_its_deadline_and_leaves_no_hole(rig: Rig) -> None:
     tolerate(rig)
     bad = await rig.submit("bad", valid_for=200.0, fees=Speed.FAST)

@@ -8,18 +8,16 @@ import pytest
 
 from nonchalant.errors import MayHaveRun, NotFound, TooLate
 from nonchalant.fees import FeeRules
-from nonchalant.model import Answer, AttemptKind, Fees, Mode, OnSuperseded, Refused, Speed, State, Transaction
-from nonchalant.policy import Patience
+from nonchalant.model import Answer, AttemptKind, Fees, Mode, OnSuperseded, Refused, State, Transaction
 from nonchalant.sim.gate import Boundary
 from nonchalant.sim.pool import BESU
 from nonchalant.wishes import Cancel, Wish
 from tests.lessons import lesson
-from tests.stages.acts import sent
+from tests.stages.acts import QUICK_BUMP, lose_one, sent
 from tests.stages.rig import ALICE, BOB, GWEI, Rig, staged, unreachable
 
 CANCEL, ORIGINAL = AttemptKind.CANCEL, AttemptKind.ORIGINAL
 HOLD = OnSuperseded.HOLD
-QUICK_BUMP = Patience(bump_after=dict.fromkeys(Speed, 20_000))
 
 
 async def cancelled_at_its_slot(rig: Rig, tx: Transaction) -> Transaction:
@@ -367,10 +365,7 @@ async def test_a_cancel_that_waits_gets_a_better_price(rig: Rig) -> None:
 async def test_in_quarantine_what_has_a_slot_is_cancelled_there_and_what_waits_only_after_it(rig: Rig) -> None:
     """A client may have asked again for what the store lost: whether what waits ran already shows at the end."""
     [tx] = await sent(rig, "pay")
-    copy = rig.database.serialize()
-    lost = await rig.submit("lost")
-    await rig.reaches(lost, State.SENT)
-    await rig.restore_store(copy)
+    await lose_one(rig)
     waiting = await rig.submit("waiting")
     await rig.advance(15.0)
     assert await rig.lane_mark() == "quarantine"

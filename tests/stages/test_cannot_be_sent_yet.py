@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from nonchalant.model import AttemptKind, Speed, State
-from nonchalant.policy import Patience
+from nonchalant.model import AttemptKind, State
 from nonchalant.sim.gate import Ambush, Boundary, StoreAilment
 from nonchalant.sim.pool import No
 from tests.lessons import lesson
+from tests.stages.acts import QUICK_BUMP, drained_in_flight, goes_once_all_are_well
 from tests.stages.rig import ALICE, BOB, ETHER, Rig, refused, staged
 
 TOO_LITTLE_GAS = 21_000  # for any data: nodes refuse such bytes for what they are
-QUICK_BUMP = Patience(bump_after=dict.fromkeys(Speed, 20_000))
 
 
 # signing and storing
@@ -115,12 +114,7 @@ async def test_out_of_funds_queues_with_a_mark_and_goes_on_when_funds_are_back(r
 
 @staged()
 async def test_what_is_in_flight_when_funds_run_out_keeps_its_slot_and_goes_when_they_are_back(rig: Rig) -> None:
-    txs = await rig.submit_all((f"pay-{n}" for n in range(3)), value=ETHER)
-    await rig.reaches(txs[-1], State.SENT)
-    amount = rig.drain()
-    for voice in rig.endpoints:
-        voice.forget_pool()
-    await rig.mine()
+    txs, amount = await drained_in_flight(rig)
     late = await rig.submit("late")
     await rig.advance(40.0)
     assert No.NO_FUNDS in {verdict for _, _, verdict in rig.arrivals}
@@ -199,12 +193,7 @@ async def test_a_send_answered_by_429_or_5xx_keeps_its_slot_and_is_sent_again(
     await rig.advance(50.0)
     assert await rig.state(tx) is State.SENT  # a gateway may have passed it on
     assert (await rig.read(tx)).nonce == 0
-    for voice in rig.endpoints:
-        voice.heal()
-    await rig.advance(20.0)
-    await rig.mine()
-    await rig.finalise()
-    assert await rig.state(tx) is State.CONFIRMED
+    await goes_once_all_are_well(rig, tx)
 
 
 # faulty bytes

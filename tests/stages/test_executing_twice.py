@@ -5,14 +5,12 @@ from __future__ import annotations
 import pytest
 
 from nonchalant.errors import KeyReused
-from nonchalant.model import Hash, Receipt, Speed, State
-from nonchalant.policy import Patience
+from nonchalant.model import Hash, Receipt, State
 from nonchalant.sim.gate import Boundary, StoreAilment
 from nonchalant.sim.pool import No
 from tests.lessons import lesson
+from tests.stages.acts import QUICK_BUMP, bumped_in_vain, goes_once_all_are_well
 from tests.stages.rig import Rig, refused, staged, unreachable
-
-QUICK_BUMP = Patience(bump_after=dict.fromkeys(Speed, 20_000))
 
 
 @lesson("missing-receipt")
@@ -114,11 +112,7 @@ async def test_a_time_out_before_acceptance_is_sent_again_with_the_same_bytes(ri
 @lesson("consumed-by-ourselves")
 @staged(patience=QUICK_BUMP)
 async def test_an_older_attempt_that_is_mined_settles_the_transaction(rig: Rig) -> None:
-    tx = await rig.submit("pay")
-    await rig.reaches(tx, State.SENT)
-    for voice in rig.endpoints:
-        voice.refuse("replacement transaction underpriced")
-    await rig.mine(8, empty=True)
+    tx = await bumped_in_vain(rig)
     original, *bumps = await rig.attempts(tx)
     assert bumps
     await rig.mine()
@@ -133,11 +127,7 @@ async def test_an_older_attempt_that_is_mined_settles_the_transaction(rig: Rig) 
 @lesson("died-after-resend")
 @staged(patience=QUICK_BUMP)
 async def test_an_older_attempt_mined_while_nobody_looked_settles_the_transaction(rig: Rig) -> None:
-    tx = await rig.submit("pay")
-    await rig.reaches(tx, State.SENT)
-    for voice in rig.endpoints:
-        voice.refuse("replacement transaction underpriced")
-    await rig.mine(8, empty=True)
+    tx = await bumped_in_vain(rig)
     assert len(await rig.attempts(tx)) > 1
     rig.kill(rig.node)
     await rig.mine()
@@ -175,12 +165,7 @@ async def test_nonce_too_low_from_nodes_that_are_wrong_changes_nothing(rig: Rig)
     tx = await rig.submit("pay")
     await rig.advance(120.0)
     assert (await rig.read(tx)).nonce == 0
-    for voice in rig.endpoints:
-        voice.heal()
-    await rig.advance(20.0)
-    await rig.mine()
-    await rig.finalise()
-    assert await rig.state(tx) is State.CONFIRMED
+    await goes_once_all_are_well(rig, tx)
     assert list(rig.slots()) == [0]
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from nonchalant.model import Fees, LaneKey, Speed, State
-from nonchalant.policy import Patience
+from nonchalant.model import Fees, LaneKey, State
 from nonchalant.sim.pool import No
 from tests.lessons import lesson
+from tests.stages.acts import QUICK_BUMP, drained_in_flight
 from tests.stages.rig import ALICE, BOB, ETHER, GWEI, Rig, staged
 
 GAS = 100_000
 NAMED = Fees(50 * GWEI, GWEI)  # a price that is its own cap: nothing is kept for bumping it
 COST = GAS * 50 * GWEI
-QUICK_BUMP = Patience(bump_after=dict.fromkeys(Speed, 20_000))
 
 
 async def paused_for(rig: Rig, lane: LaneKey = ALICE) -> str | None:
@@ -124,12 +123,7 @@ async def test_a_cancelled_transaction_is_nothing_to_be_paused_for(rig: Rig) -> 
 async def test_slots_refused_for_funds_stay_bound_and_go_lowest_first_with_the_block_that_brings_funds(
     rig: Rig,
 ) -> None:
-    txs = await rig.submit_all((f"pay-{n}" for n in range(3)), value=ETHER)
-    await rig.reaches(txs[-1], State.SENT)
-    amount = rig.drain()
-    for voice in rig.endpoints:
-        voice.forget_pool()
-    await rig.mine()
+    txs, amount = await drained_in_flight(rig)
     await rig.advance(16.0)
     assert No.NO_FUNDS in {verdict for _, _, verdict in rig.arrivals}
     await rig.mine()

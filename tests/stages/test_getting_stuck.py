@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nonchalant.fees import FeeRules
-from nonchalant.model import Answer, Speed, State
-from nonchalant.policy import Patience
+from nonchalant.model import Answer, State
 from nonchalant.ports import Filter
 from nonchalant.sim.gate import Boundary
 from nonchalant.sim.pool import BESU, GATEWAY, No
 from tests.lessons import lesson
+from tests.stages.acts import QUICK_BUMP, owner_of
 from tests.stages.rig import ALICE, GWEI, Rig, staged
 
 TOO_LITTLE_GAS = 21_000  # for any data: nodes refuse such bytes for what they are
-QUICK_BUMP = Patience(bump_after=dict.fromkeys(Speed, 20_000))
 
 
 # gaps
@@ -221,8 +220,7 @@ async def test_a_process_killed_between_insert_and_wake_up_leaves_work_that_anot
 async def test_a_crash_freezes_a_lane_no_longer_than_its_lease(rig: Rig) -> None:
     tx = await rig.submit("pay")
     await rig.reaches(tx, State.SENT)
-    owner = (await rig.lane()).owner
-    [dying] = [node for node in rig.nodes if node.engine.cluster.owner == owner]
+    dying = await owner_of(rig)
     [heir] = [node for node in rig.nodes if node is not dying]
     rig.kill(dying)
     more = await rig.submit("more", via=heir)
@@ -235,8 +233,7 @@ async def test_a_crash_freezes_a_lane_no_longer_than_its_lease(rig: Rig) -> None
 async def test_a_node_that_is_asked_to_stop_hands_its_lanes_over_at_once(rig: Rig) -> None:
     tx = await rig.submit("pay")
     await rig.reaches(tx, State.SENT)
-    owner = (await rig.lane()).owner
-    [stopping] = [node for node in rig.nodes if node.engine.cluster.owner == owner]
+    stopping = await owner_of(rig)
     [heir] = [node for node in rig.nodes if node is not stopping]
     await rig.stop(stopping)
     more = await rig.submit("more", via=heir)

@@ -16,14 +16,12 @@ from nonchalant.errors import BadRequest, BadSettings, HookFailed, HookRefused
 from nonchalant.fees import FeeRules
 from nonchalant.hooks import Alert, Bump, Cancel, HeadSnapshot, Replace, Wait
 from nonchalant.model import AttemptKind, BlockRef, Fees, Market, Payload, Speed, State, Transaction
-from nonchalant.policy import Patience
 from tests.examples import a_transaction
+from tests.stages.acts import QUICK_BUMP, stuck
 from tests.stages.rig import GWEI, Rig, staged
 
-CHEAP = Fees(30 * GWEI, 1 * GWEI)  # at once at its own cap
 BETTER = Fees(300 * GWEI, 30 * GWEI)
 TOO_DEAR = Fees(10_000 * GWEI, 30 * GWEI)
-QUICK = Patience(bump_after=dict.fromkeys(Speed, 20_000))
 CAPPED = FeeRules(max_fee=1_000 * GWEI)
 
 asked: list[tuple[str, str]] = []  # transaction and mark, of the test that runs
@@ -46,18 +44,7 @@ def answering(answer: object) -> Any:
     return hook
 
 
-async def stuck(rig: Rig) -> Transaction:
-    """In flight, and marked because its price is at its cap."""
-    tx = await rig.submit("pay", fees=CHEAP)
-    await rig.reaches(tx, State.SENT)
-    for _ in range(10):
-        await rig.mine(empty=True)
-    await rig.tells(tx, "tx.attention", 60.0)
-    await rig.advance(10.0)
-    return tx
-
-
-@staged(patience=QUICK, hook=answering(Wait()))
+@staged(patience=QUICK_BUMP, hook=answering(Wait()))
 async def test_it_is_asked_when_a_mark_is_set_and_again_at_a_slow_rhythm(rig: Rig) -> None:
     tx = await stuck(rig)
     assert asked == [(tx.id, "price_at_cap")]
@@ -66,20 +53,20 @@ async def test_it_is_asked_when_a_mark_is_set_and_again_at_a_slow_rhythm(rig: Ri
     assert await rig.kinds(tx) == [AttemptKind.ORIGINAL]
 
 
-@staged(patience=QUICK, fees=CAPPED, hook=answering(Bump(BETTER)))
+@staged(patience=QUICK_BUMP, fees=CAPPED, hook=answering(Bump(BETTER)))
 async def test_a_bump_it_wants_is_signed_like_anybody_s(rig: Rig) -> None:
     tx = await stuck(rig)
     assert await rig.kinds(tx) == [AttemptKind.ORIGINAL, AttemptKind.BUMP]
     assert (await rig.attempts(tx))[-1].fees == BETTER
 
 
-@staged(patience=QUICK, hook=answering(Cancel()))
+@staged(patience=QUICK_BUMP, hook=answering(Cancel()))
 async def test_a_cancel_it_wants_takes_the_nonce(rig: Rig) -> None:
     tx = await stuck(rig)
     assert AttemptKind.CANCEL in await rig.kinds(tx)
 
 
-@staged(patience=QUICK, hook=answering(Replace({"label": "other"})))
+@staged(patience=QUICK_BUMP, hook=answering(Replace({"label": "other"})))
 async def test_a_replacement_it_wants_is_refused_where_a_caller_s_would_be(rig: Rig) -> None:
     """At the price it has, nodes would not take it."""
     tx = await stuck(rig)
@@ -87,7 +74,7 @@ async def test_a_replacement_it_wants_is_refused_where_a_caller_s_would_be(rig: 
     assert await rig.lane_mark() == "hook_refused"
 
 
-@staged(patience=QUICK, fees=CAPPED, hook=answering(Bump(TOO_DEAR)))
+@staged(patience=QUICK_BUMP, fees=CAPPED, hook=answering(Bump(TOO_DEAR)))
 async def test_a_bump_above_the_cap_is_refused_and_marked(rig: Rig) -> None:
     tx = await stuck(rig)
     assert await rig.kinds(tx) == [AttemptKind.ORIGINAL]
@@ -97,7 +84,7 @@ async def test_a_bump_above_the_cap_is_refused_and_marked(rig: Rig) -> None:
     assert "above the cap" in attention.reason
 
 
-@staged(patience=QUICK, hook=answering(ZeroDivisionError("in the hook")))
+@staged(patience=QUICK_BUMP, hook=answering(ZeroDivisionError("in the hook")))
 async def test_an_error_of_it_counts_as_waiting_and_is_marked(rig: Rig) -> None:
     tx = await stuck(rig)
     assert await rig.kinds(tx) == [AttemptKind.ORIGINAL]
@@ -105,14 +92,14 @@ async def test_an_error_of_it_counts_as_waiting_and_is_marked(rig: Rig) -> None:
     assert await rig.lane_mark() == "hook_failed"
 
 
-@staged(patience=QUICK, hook=answering("bump"))
+@staged(patience=QUICK_BUMP, hook=answering("bump"))
 async def test_a_wrong_answer_of_it_counts_as_waiting_and_is_marked(rig: Rig) -> None:
     tx = await stuck(rig)
     assert await rig.kinds(tx) == [AttemptKind.ORIGINAL]
     assert await rig.lane_mark() == "hook_failed"
 
 
-@staged(patience=QUICK, hook=answering(Alert("call somebody")))
+@staged(patience=QUICK_BUMP, hook=answering(Alert("call somebody")))
 async def test_an_alert_is_told_and_changes_nothing(rig: Rig) -> None:
     tx = await stuck(rig)
     [alert] = [event for event in await rig.store.history(tx.id) if event.data.get("code") == "hook_alert"]
@@ -137,7 +124,7 @@ async def test_what_is_held_is_asked_about_though_its_lane_has_no_other_work(rig
     assert asked == [(tx.id, "held")]
 
 
-@staged(patience=QUICK)
+@staged(patience=QUICK_BUMP)
 async def test_without_a_hook_nothing_is_cancelled_by_itself(rig: Rig) -> None:
     tx = await stuck(rig)
     await rig.advance(3600.0)

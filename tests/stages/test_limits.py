@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from nonchalant import settle, watch
-from nonchalant.asking import Asking
 from nonchalant.errors import WishRefused
 from nonchalant.model import State
 from tests.lessons import lesson
@@ -117,7 +116,7 @@ async def test_a_cancel_that_cannot_be_priced_says_so(rig: Rig) -> None:
     await rig.reaches(tx, State.SENT)
     for voice in rig.endpoints:
         voice.fail("estimate", refused(STRANGE))
-    await asking(rig).cancel(tx.id)
+    await rig.asking.cancel(tx.id)
     await rig.advance(5.0)
     assert await rig.mark(tx) == "cannot_cancel"
     for voice in rig.endpoints:
@@ -128,10 +127,6 @@ async def test_a_cancel_that_cannot_be_priced_says_so(rig: Rig) -> None:
     assert await rig.state(tx) is State.CANCELLED
 
 
-def asking(rig: Rig) -> Asking:
-    return Asking(rig.store, rig.clock, rig._ids, arrived=rig.node.engine.poke)
-
-
 @staged()
 async def test_a_wish_that_no_price_can_be_had_for_is_refused_in_the_end(rig: Rig) -> None:
     tx = await rig.submit("pay")
@@ -140,7 +135,7 @@ async def test_a_wish_that_no_price_can_be_had_for_is_refused_in_the_end(rig: Ri
         voice.fail("market", unreachable())
     await rig.advance(5.0)
     with pytest.raises(WishRefused, match="no answer came"):
-        await asking(rig).bump(tx.id, patience=600.0)
+        await rig.asking.bump(tx.id, patience=600.0)
     assert await rig.state(tx) is State.SENT
 
 

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from nonchalant.model import LaneKey, State
+from nonchalant.model import State
 from nonchalant.sim.gate import Ambush, Boundary, StoreAilment
-from nonchalant.sim.node import Life
 from tests.lessons import lesson
+from tests.stages.acts import owner_of
 from tests.stages.rig import ALICE, BOB, Rig, staged
-
-
-async def owner_of(rig: Rig, lane: LaneKey = ALICE) -> Life:
-    owner = (await rig.lane(lane)).owner
-    [node] = [node for node in rig.nodes if node.engine.cluster.owner == owner]
-    return node
 
 
 @lesson("no-fencing")

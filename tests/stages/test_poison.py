@@ -9,7 +9,7 @@ from nonchalant import broadcast, rescue, settle, watch
 from nonchalant.errors import SignerFailed
 from nonchalant.model import Answer, BlockRef, Draft, Receipt, Sealed, State
 from tests.lessons import lesson
-from tests.stages.poisons import POISON, asking, choke_encoder, choke_signer, label_of, settles
+from tests.stages.poisons import POISON, choke_encoder, choke_signer, label_of, settles
 from tests.stages.rig import Rig, staged, unreachable
 
 # a payload that something chokes on
@@ -31,7 +31,7 @@ async def test_a_payload_the_encoder_chokes_on_is_held_and_the_others_go_on(rig:
     assert "OverflowError" in held.attention.reason
     # Whoever mends the cause releases it, and it goes.
     rig.chain.digest = digest  # type: ignore[method-assign]
-    await asking(rig).release(bad.id, "set_aside")
+    await rig.asking.release(bad.id, "set_aside")
     await settles(rig, bad)
 
 

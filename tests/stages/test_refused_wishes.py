@@ -16,6 +16,19 @@ async def told(rig: Rig, tx: Transaction) -> list[Event]:
     return [event for event in await rig.store.history(tx.id) if event.data.get("code") == "wish_refused"]
 
 
+async def wish_what_the_store_never_takes(rig: Rig, bump: Bump) -> None:
+    """Its transaction loses its slot while nobody works the lane; a price for what is queued then is refused each time."""
+    await rig.store.wish(Wish("w", ALICE, bump), limit=9)
+    rig.intrude()
+    await rig.mine()
+    await rig.finalise()
+    rig.database.execute(
+        "CREATE TRIGGER never BEFORE UPDATE OF fees ON transactions WHEN new.fees <> old.fees "
+        "BEGIN SELECT RAISE(ABORT, 'never'); END"
+    )
+    await rig.start_node()
+
+
 @staged()
 async def test_a_wish_refused_after_its_asker_left_is_told_in_the_history(rig: Rig) -> None:
     tx = await rig.reaches(await rig.submit("pay"), State.SENT)
@@ -64,15 +77,7 @@ async def test_a_wish_that_the_store_never_takes_is_answered_in_the_end_also_in_
     tx = await rig.submit("pay", on_superseded=OnSuperseded.HOLD)
     await rig.reaches(tx, State.SENT)
     await rig.stop(rig.node)
-    await rig.store.wish(Wish("w", ALICE, Bump(tx.id, Speed.FAST)), limit=9)
-    rig.intrude()
-    await rig.mine()
-    await rig.finalise()
-    rig.database.execute(
-        "CREATE TRIGGER never BEFORE UPDATE OF fees ON transactions WHEN new.fees <> old.fees "
-        "BEGIN SELECT RAISE(ABORT, 'never'); END"
-    )
-    await rig.start_node()
+    await wish_what_the_store_never_takes(rig, Bump(tx.id, Speed.FAST))
     await rig.advance(60.0)
     assert (await rig.read(tx)).held  # it lost its slot, so the wish is about a queued row now
     assert await rig.store.reply("w") is None  # somebody else may have changed the row each time
@@ -94,15 +99,7 @@ async def test_a_wish_that_is_taken_back_while_it_is_tried_keeps_no_lane(rig: Ri
     tx = await rig.submit("pay", on_superseded=OnSuperseded.HOLD)
     await rig.reaches(tx, State.SENT)
     await rig.stop(rig.node)
-    await rig.store.wish(Wish("w", ALICE, Bump(tx.id, Fees(99 * GWEI, 9 * GWEI))), limit=9)
-    rig.intrude()
-    await rig.mine()
-    await rig.finalise()
-    rig.database.execute(
-        "CREATE TRIGGER never BEFORE UPDATE OF fees ON transactions WHEN new.fees <> old.fees "
-        "BEGIN SELECT RAISE(ABORT, 'never'); END"
-    )
-    await rig.start_node()
+    await wish_what_the_store_never_takes(rig, Bump(tx.id, Fees(99 * GWEI, 9 * GWEI)))
     await rig.advance(20.0)
     assert (await rig.lane()).owner is not None
     assert await rig.store.withdraw("w")

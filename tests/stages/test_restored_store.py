@@ -7,6 +7,7 @@ import pytest
 from nonchalant.errors import MayHaveRun, WishRefused
 from nonchalant.model import Mode, State
 from nonchalant.wishes import Fill, Reserve, Use
+from tests.stages.acts import lose_one
 from tests.stages.rig import ETHER, Rig, staged
 
 WINDOW = 3
@@ -17,10 +18,7 @@ async def test_nothing_is_assigned_until_every_nonce_that_was_lost_is_final(rig:
     first = await rig.submit("first")
     await rig.reaches(first, State.SENT)
     await rig.mine()
-    copy = rig.database.serialize()
-    lost = await rig.submit("lost")
-    await rig.reaches(lost, State.SENT)
-    await rig.restore_store(copy)
+    await lose_one(rig)
     later = await rig.submit("later")
     await rig.advance(20.0)
     assert await rig.lane_mark() == "quarantine"
@@ -48,10 +46,7 @@ async def test_after_a_quarantine_the_chain_is_still_the_one_it_was(rig: Rig) ->
     await rig.reaches(first, State.SENT)
     await rig.mine()
     await rig.finalise()
-    copy = rig.database.serialize()
-    lost = await rig.submit("lost")
-    await rig.reaches(lost, State.SENT)
-    await rig.restore_store(copy)
+    await lose_one(rig)
     later = await rig.submit("later")
     for _ in range(60):
         if await rig.events("lane.reset"):
@@ -74,10 +69,7 @@ async def test_a_nonce_that_its_holder_never_used_can_be_given_up_in_quarantine(
     reply = await rig.asking.of_lane(lane, Reserve(holder, 60_000))
     await rig.asking.of_lane(lane, Use(1, holder, "0x" + "77" * 32))
     assert reply.data["nonce"] == 1
-    copy = rig.database.serialize()
-    lost = await rig.submit("lost")
-    await rig.reaches(lost, State.SENT)
-    await rig.restore_store(copy)
+    await lose_one(rig)
     await rig.advance(5.0)
     with pytest.raises(WishRefused):  # what was lost may reach further than is known by now
         await rig.asking.of_lane(lane, Fill(1))
@@ -173,10 +165,7 @@ async def test_a_copy_that_is_not_older_is_no_reason_to_wait(rig: Rig) -> None:
 
 @staged(window=WINDOW, largest_window=WINDOW)
 async def test_a_quarantine_outlives_a_crash(rig: Rig) -> None:
-    copy = rig.database.serialize()
-    lost = await rig.submit("lost")
-    await rig.reaches(lost, State.SENT)
-    await rig.restore_store(copy)
+    await lose_one(rig)
     later = await rig.submit("later")
     await rig.advance(5.0)
     assert await rig.lane_mark() == "quarantine"

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from nonchalant.asking import Asking
 from nonchalant.model import BlockRef, Market, Payload, State, Transaction
 from nonchalant.sim.endpoint import GAS_LIMIT
 from nonchalant.sim.wire import Effect, Order
-from nonchalant.sim.world import SimEntropy
 from tests.lessons import lesson
 from tests.stages.rig import RECIPIENT, Rig, refused, staged, unreachable
 from tests.stages.voices import FOR_EVER
@@ -109,10 +106,6 @@ async def test_where_no_limit_is_known_none_applies(rig: Rig) -> None:
 # what replaces it
 
 
-def asking(rig: Rig) -> Asking:
-    return Asking(rig.store, rig.clock, SimEntropy(random.Random("wishes")), arrived=rig.node.engine.poke)
-
-
 def payload(label: str, effect: Effect = Effect.RUNS, gas: int = GAS) -> Payload:
     return Payload(to=RECIPIENT, data=Order(label, effect).data(), gas=gas)
 
@@ -124,7 +117,7 @@ def payload(label: str, effect: Effect = Effect.RUNS, gas: int = GAS) -> Payload
 async def test_what_replaces_it_is_simulated_and_must_fit_a_block_too(rig: Rig, other: Payload) -> None:
     tx = await rig.submit("first", gas=GAS, simulate=True)
     await rig.reaches(tx, State.SENT)
-    wishes = asking(rig)
+    wishes = rig.asking
     await wishes.replace(tx.id, other)
     await rig.advance(5.0)
     assert rig.sent("other") == []
@@ -140,7 +133,7 @@ async def test_what_replaces_it_is_simulated_and_must_fit_a_block_too(rig: Rig, 
 async def test_what_replaces_it_is_taken_as_it_is_where_no_simulation_was_asked_for(rig: Rig) -> None:
     tx = await rig.submit("first", gas=GAS)
     await rig.reaches(tx, State.SENT)
-    await asking(rig).replace(tx.id, payload("other", Effect.NEVER))
+    await rig.asking.replace(tx.id, payload("other", Effect.NEVER))
     await rig.advance(5.0)
     await rig.mine()
     await rig.finalise()

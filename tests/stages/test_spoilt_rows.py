@@ -4,7 +4,7 @@ import pytest
 
 from nonchalant.model import Mode, State
 from tests.lessons import lesson
-from tests.stages.poisons import SPOILT, asking, settles, spoil
+from tests.stages.poisons import SPOILT, settles, spoil
 from tests.stages.rig import ALICE, Rig, staged
 
 
@@ -19,7 +19,7 @@ async def test_a_spoilt_row_stops_nothing_but_itself(
         rig.tolerate(event)
     before, bad = await rig.submit_all(["before", "bad"])
     if when is State.QUEUED:
-        await asking(rig).control(ALICE, Mode.PAUSED)
+        await rig.asking.control(ALICE, Mode.PAUSED)
         before, bad = await rig.submit_all(["before too", "bad too"])
     else:
         await rig.reaches(bad, State.SENT)
@@ -29,7 +29,7 @@ async def test_a_spoilt_row_stops_nothing_but_itself(
     await rig.stop(rig.node)
     spoil(rig, table, column, value, bad)
     await rig.start_node()
-    await asking(rig).control(ALICE, Mode.OPEN)
+    await rig.asking.control(ALICE, Mode.OPEN)
     after = await rig.submit("after")
     await settles(rig, before, after, blocks=30)
 
@@ -38,7 +38,7 @@ async def test_a_spoilt_row_stops_nothing_but_itself(
 async def test_a_control_that_cannot_be_read_pauses_its_lane_until_somebody_says_it_again(rig: Rig) -> None:
     sent = await rig.submit("sent")
     await rig.reaches(sent, State.SENT)
-    await asking(rig).control(ALICE, Mode.OPEN)
+    await rig.asking.control(ALICE, Mode.OPEN)
     rig.database.execute("PRAGMA ignore_check_constraints = ON")
     rig.database.execute("UPDATE controls SET mode = 'nonsense'")
     rig.database.execute("PRAGMA ignore_check_constraints = OFF")
@@ -46,7 +46,7 @@ async def test_a_control_that_cannot_be_read_pauses_its_lane_until_somebody_says
     await settles(rig, sent)
     assert await rig.state(waiting) is State.QUEUED
     assert (await rig.lane()).control.mode is Mode.PAUSED
-    await asking(rig).control(ALICE, Mode.OPEN)
+    await rig.asking.control(ALICE, Mode.OPEN)
     await settles(rig, waiting)
 
 
@@ -58,7 +58,7 @@ async def test_a_wish_that_breaks_its_granting_is_refused_and_the_others_are_gra
         "INSERT INTO wishes (id, chain_id, address, tx_id, kind, body, made_at) VALUES ('w', ?, ?, ?, 'bump', '{', 0)",
         (*ALICE, low.id),
     )
-    await asking(rig).cancel(high.id)
+    await rig.asking.cancel(high.id)
     await rig.advance(5.0)
     await settles(rig, low)
     await rig.finalise()

@@ -7,17 +7,14 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from nonchalant.follow import MAX_WALK
-from nonchalant.model import Speed, State, View
+from nonchalant.model import State, View
 from nonchalant.panel import STALLED_SECONDS
-from nonchalant.policy import Patience
 from nonchalant.sim.blocks import SimBlock
 from nonchalant.sim.pool import BESU
 from tests.lessons import lesson
+from tests.stages.acts import QUICK_BUMP, bumped_in_vain
 from tests.stages.rig import ALICE, BLOCK_SECONDS, BOB, Rig, staged, unreachable
 from tests.stages.voices import Voice
-
-QUICK_BUMP = Patience(bump_after=dict.fromkeys(Speed, 20_000))
-
 
 # reorgs
 
@@ -65,11 +62,7 @@ async def test_a_reorg_that_takes_it_along_moves_the_receipt_to_the_new_block(ri
 @lesson("receipt-after-reorg")
 @staged(patience=QUICK_BUMP)
 async def test_after_a_reorg_the_other_attempt_may_win(rig: Rig) -> None:
-    tx = await rig.submit("pay")
-    await rig.reaches(tx, State.SENT)
-    for voice in rig.endpoints:
-        voice.refuse("replacement transaction underpriced")
-    await rig.mine(8, empty=True)
+    tx = await bumped_in_vain(rig)
     original, bump = (await rig.attempts(tx))[:2]
     await rig.mine()
     assert (await rig.read(tx)).hash == original.hash
