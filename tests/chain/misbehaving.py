@@ -59,16 +59,21 @@ def well(body: Any) -> Answer:
 @asynccontextmanager
 async def serving(behave: Behaviour = well) -> AsyncIterator[Node]:
     node = Node(behave)
+    async with at_some_port(node.handle) as node.url:
+        yield node
+
+
+@asynccontextmanager
+async def at_some_port(handle: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncIterator[str]:
+    """A server that takes every request of any size; its address."""
     app = web.Application(client_max_size=64 * 1024 * 1024)
-    app.router.add_route("*", "/{anything:.*}", node.handle)
+    app.router.add_route("*", "/{anything:.*}", handle)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
     [address] = runner.addresses
-    node.url = f"http://127.0.0.1:{address[1]}"
     try:
-        yield node
+        yield f"http://127.0.0.1:{address[1]}"
     finally:
         await runner.cleanup()
 

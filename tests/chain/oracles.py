@@ -13,6 +13,7 @@ from aiohttp import web
 from nonchalant.chain.evm.pricing import Cached, HttpOracle, JsonPath
 from nonchalant.errors import Unreachable
 from nonchalant.model import Speed
+from tests.chain.misbehaving import at_some_port
 
 GWEI = 10**9
 PRICES = {Speed.SLOW: 1 * GWEI, Speed.STANDARD: 2 * GWEI, Speed.FAST: 5 * GWEI}
@@ -51,17 +52,9 @@ class Served:
 @asynccontextmanager
 async def serving(behave: Behaviour | object = GOOD) -> AsyncIterator[Served]:
     served = Served(behave if callable(behave) else lambda request: web.json_response(behave))
-    app = web.Application()
-    app.router.add_route("*", "/{anything:.*}", served.handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    [address] = runner.addresses
-    served.url = f"http://127.0.0.1:{address[1]}/v2?key={SECRET}"
-    try:
+    async with at_some_port(served.handle) as url:
+        served.url = f"{url}/v2?key={SECRET}"
         yield served
-    finally:
-        await runner.cleanup()
 
 
 @asynccontextmanager

@@ -28,24 +28,26 @@ async def run(folder: Path) -> str:
     return output.decode()
 
 
+def settings(endpoint: str, key: str) -> str:
+    return f"""
+    store = "sqlite:nonchalant.db"
+    [[chains]]
+    id = {anvil.CHAIN_ID}
+    endpoints = ["{endpoint}"]
+    poll_interval = 0.1
+    [[accounts]]
+    chains = [{anvil.CHAIN_ID}]
+    key = {key}
+    """
+
+
 async def test_the_library_example_pays_once_however_often_it_is_run(tmp_path: Path) -> None:
     home = tmp_path / ".nonchalant"
     home.mkdir()
     async with anvil.running(block_time=0.2) as chain:
         (home / "mnemonic").write_text(MNEMONIC)
         (home / "mnemonic").chmod(0o600)
-        (home / "nonchalant.toml").write_text(
-            f"""
-            store = "sqlite:nonchalant.db"
-            [[chains]]
-            id = {anvil.CHAIN_ID}
-            endpoints = ["{chain.url}"]
-            poll_interval = 0.1
-            [[accounts]]
-            chains = [{anvil.CHAIN_ID}]
-            key = {{ mnemonic = {{ file = "mnemonic" }} }}
-            """
-        )
+        (home / "nonchalant.toml").write_text(settings(chain.url, '{ mnemonic = { file = "mnemonic" } }'))
         before = int(await chain.rpc("eth_getBalance", RECIPIENT, "latest"), 16)
         first, second = await run(tmp_path), await run(tmp_path)
         paid = int(await chain.rpc("eth_getBalance", RECIPIENT, "latest"), 16) - before
@@ -87,16 +89,7 @@ async def a_node(folder: Path) -> AsyncIterator[Any]:
     key.write_text(anvil.KEYS[0])
     key.chmod(0o600)
     async with anvil.running(block_time=0.2) as chain:
-        text = f"""
-        store = "sqlite:nonchalant.db"
-        [[chains]]
-        id = {anvil.CHAIN_ID}
-        endpoints = ["{chain.url}"]
-        poll_interval = 0.1
-        [[accounts]]
-        chains = [{anvil.CHAIN_ID}]
-        key = {{ file = "key" }}
-        """
+        text = settings(chain.url, '{ file = "key" }')
         async with Nonchalant.open(parse_settings(text, folder=folder, environ={})) as nc:
             yield nc
 

@@ -271,14 +271,18 @@ def _limit_accounts(hand: Hand, fault: Fault) -> None:
 # the chain as a whole
 
 
+def _for_a_while(hand: Hand, fault: Fault, what: str, now: object, *, then: object) -> None:
+    """The chain has this value while the fault lasts, and what it should have after it."""
+    chain = hand.chain(fault)
+    setattr(chain, what, now)
+    hand.strike(fault)
+    hand.later(fault.seconds, lambda: setattr(chain, what, then))
+
+
 @harm(Kind.FINALITY_STALLED)
 def _stall(hand: Hand, fault: Fault) -> None:
-    chain = hand.chain(fault)
-    if not chain.terrain.tagged:
-        return
-    chain.finality_stalled = True
-    hand.strike(fault)
-    hand.later(fault.seconds, lambda: setattr(chain, "finality_stalled", False))
+    if hand.chain(fault).terrain.tagged:
+        _for_a_while(hand, fault, "finality_stalled", True, then=False)
 
 
 @harm(Kind.FEE_SPIKE)
@@ -297,26 +301,17 @@ def _spike(hand: Hand, fault: Fault) -> None:
 
 @harm(Kind.CONGESTION)
 def _congest(hand: Hand, fault: Fault) -> None:
-    chain = hand.chain(fault)
-    chain.room = int(fault.much * 3)
-    hand.strike(fault)
-    hand.later(fault.seconds, lambda: setattr(chain, "room", ROOM))
+    _for_a_while(hand, fault, "room", int(fault.much * 3), then=ROOM)
 
 
 @harm(Kind.NO_BLOCKS)
 def _rest(hand: Hand, fault: Fault) -> None:
-    chain = hand.chain(fault)
-    chain.resting = True
-    hand.strike(fault)
-    hand.later(fault.seconds, lambda: setattr(chain, "resting", False))
+    _for_a_while(hand, fault, "resting", True, then=False)
 
 
 @harm(Kind.GOSSIP_CUT)
 def _cut_gossip(hand: Hand, fault: Fault) -> None:
-    chain = hand.chain(fault)
-    chain.gossip = 0.0
-    hand.strike(fault)
-    hand.later(fault.seconds, lambda: setattr(chain, "gossip", chain.terrain.gossip))
+    _for_a_while(hand, fault, "gossip", 0.0, then=hand.chain(fault).terrain.gossip)
 
 
 @harm(Kind.REORG_KEPT, Kind.REORG_DROPPED, Kind.REORG_FOREIGN)
