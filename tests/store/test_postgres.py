@@ -310,3 +310,24 @@ async def test_a_query_that_is_not_there_is_a_bug_and_not_an_outage(store: Postg
 
     with pytest.raises(KeyError):
         await store._write(procedure())
+
+
+# wake-ups
+
+
+async def test_nodes_hear_of_each_other_whatever_their_schema_is_called(postgres: Cluster) -> None:
+    url = f"{postgres.dsn}?schema={'long_' * 12}xyz"
+    one, other = [await PostgresStore.open(url, entropy=Counting()) for _ in range(2)]
+    heard: list[LaneKey] = []
+    assert other.wakes is not None
+    other.wakes.hear = heard.extend
+    await one.declare([LANE])
+    async with asyncio.timeout(30):
+        number = 0
+        while not heard:  # until it listens
+            await accept(one, f"tx{number}")
+            number += 1
+            await asyncio.sleep(0.02)
+    assert set(heard) == {LANE}
+    await one.close()
+    await other.close()

@@ -21,6 +21,9 @@ log = structlog.get_logger()
 # How long a message may be is the server's limit (8000 bytes); a lane takes some sixty.
 LANES_A_MESSAGE = 100
 
+# How long a channel's name may be is too. Two schemas may come to share a channel: a wake-up too many does no harm.
+LONGEST_NAME = 63
+
 ANSWER_SECONDS = 5.0
 REST_SECONDS = 1.0
 
@@ -36,7 +39,7 @@ class Wakes:
     def __init__(self, installation: Installation, schema: str) -> None:
         self.hear: Heard = _nobody_hears
         self._dsn = installation.dsn
-        self._channel = f"nonchalant_{schema}"
+        self._channel = f"nonchalant_{schema}"[:LONGEST_NAME]
         self._lanes: set[LaneKey] = set()
         self._own_pid = 0
         self._due = asyncio.Event()
