@@ -89,7 +89,7 @@ class ChainRules:
 class EngineRules:
     lease_seconds: float = 10.0
     sweep_seconds: float = 1.0
-    drain_seconds: float = 5.0
+    drain_seconds: float = 7.0  # more than the last sends get: what they said is recorded then
     retention: Millis = RETENTION  # how long what has ended is kept
     chains: Mapping[int, ChainRules] = field(default_factory=dict)
     lanes: Mapping[LaneKey, LaneRules] = field(default_factory=dict)

@@ -49,7 +49,7 @@ class Setting:
     lease_seconds: float = 10.0
     retention: int = 90 * 24 * 3_600_000
     hook: Hook | None = None  # asked about what is marked, in place
-    drain_seconds: float = 10.0
+    drain_seconds: float = EngineRules().drain_seconds
 
     @property
     def chain_ids(self) -> list[int]:
