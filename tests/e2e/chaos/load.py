@@ -1,0 +1,87 @@
+"""The load: payments through any node, over HTTP, tried again under the same key until somebody says yes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import aiohttp
+
+from tests.anvil import CHAIN_ID
+from tests.e2e.ledger import recipient
+
+CLIENTS = 24
+ANSWER_SECONDS = 8.0
+REST_SECONDS = 0.2
+ASKED_TWICE = 0.05
+CANCELLED = 0.03
+
+# What a node says that is there and cannot: its store or its owner is away, it is stopping, its queue is full.
+COME_BACK = (429, 503)
+
+
+@dataclass(slots=True)
+class Load:
+    """What was asked for and what was answered. `may_go_on`: whether this many may have been asked for by now."""
+
+    urls: Sequence[str]
+    senders: Sequence[str]
+    transactions: int
+    may_go_on: Callable[[int], bool]
+    chance: random.Random
+    acknowledged: dict[str, str] = field(default_factory=dict)
+    unwanted: set[str] = field(default_factory=set)  # keys whose cancel was asked for
+    asked: int = 0
+    unanswered: int = 0  # requests that nobody knows the fate of
+    refused: int = 0
+    repeated: int = 0
+
+    async def run(self) -> None:
+        patience = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
+        async with aiohttp.ClientSession(timeout=patience) as session, asyncio.TaskGroup() as group:
+            for _ in range(CLIENTS):
+                group.create_task(self._client(session))
+
+    async def _client(self, session: aiohttp.ClientSession) -> None:
+        while self.asked < self.transactions:
+            if not self.may_go_on(self.asked):
+                await asyncio.sleep(0.05)
+                continue
+            number, self.asked = self.asked, self.asked + 1
+            await self._pay(session, f"c{number}", self.senders[number % len(self.senders)])
+
+    async def _pay(self, session: aiohttp.ClientSession, key: str, sender: str) -> None:
+        body = {"chain_id": CHAIN_ID, "from": sender, "to": recipient(key), "value": 1}
+        headers = {"Idempotency-Key": key}
+        said = await self._until_answered(session, "/v1/transactions", body, headers)
+        self.acknowledged[key] = said["id"]
+        if self.chance.random() < ASKED_TWICE:
+            again = await self._until_answered(session, "/v1/transactions", body, headers)
+            assert again["id"] == said["id"], f"{key} became {said['id']}, and asked again {again['id']}"
+            self.repeated += 1
+        if self.chance.random() < CANCELLED:
+            self.unwanted.add(key)
+            await self._until_answered(session, f"/v1/transactions/{said['id']}/cancel", {}, {}, too_late=409)
+
+    async def _until_answered(
+        self,
+        session: aiohttp.ClientSession,
+        path: str,
+        body: dict[str, object],
+        headers: dict[str, str],
+        too_late: int | None = None,
+    ) -> dict[str, str]:
+        while True:
+            url = self.chance.choice(self.urls) + path
+            try:
+                async with session.post(url, json=body, headers=headers) as answer:
+                    said: dict[str, str] = await answer.json(content_type=None)
+                    if answer.status in (202, too_late):
+                        return said
+                    assert answer.status in COME_BACK, f"{path} {body}: {answer.status} {said}"
+                    self.refused += 1
+            except (aiohttp.ClientError, TimeoutError, ValueError):
+                self.unanswered += 1  # killed, frozen, or not up: nobody knows whether the request arrived
+            await asyncio.sleep(REST_SECONDS)
