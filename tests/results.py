@@ -13,12 +13,13 @@ RESULTS = ROOT / "bench" / "RESULTS.md"
 TITLE = "# What was reached\n\nEach entry says when, on what and by which command; newer ones are below.\n"
 
 
-def record(heading: str, command: str, lines: Sequence[str]) -> None:
-    """Add an entry; others stay as they are."""
+def record(heading: str, command: str, lines: Sequence[str], table: Sequence[str] = ()) -> None:
+    """Add an entry; others stay as they are. `table`: lines below the others, as they are."""
     RESULTS.parent.mkdir(exist_ok=True)
     old = RESULTS.read_text() if RESULTS.exists() else TITLE
     today = datetime.now(UTC).date().isoformat()
     entry = [f"## {today} {heading}", "", f"{machine()}; `{command}`", "", *(f"- {line}" for line in lines)]
+    entry += ["", *table] if table else []
     RESULTS.write_text(old.rstrip("\n") + "\n\n" + "\n".join(entry) + "\n")
 
 

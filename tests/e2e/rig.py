@@ -26,7 +26,7 @@ T = TypeVar("T")
 # Where node processes come from: a process that has imported everything and does nothing but fork. Importing takes a
 # second of a core, and hundreds of nodes die here.
 NURSERY = multiprocessing.get_context("forkserver")
-NURSERY.set_forkserver_preload(["tests.e2e.node"])
+NURSERY.set_forkserver_preload(["tests.e2e.node", "tests.e2e.chaos.member"])
 
 # Plain keys: deriving them from a phrase costs each process a second.
 os.environ |= {f"E2E_KEY_{number}": key for number, key in enumerate(anvil.KEYS)}

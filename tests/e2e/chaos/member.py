@@ -1,6 +1,6 @@
 """One node of the crowd: a service in a process of its own, that can die at a numbered crash point.
 
-    python -m tests.e2e.chaos.member --config n.toml --crash-at store.commit:after:2
+python -m tests.e2e.chaos.member --config n.toml --crash-at store.commit:after:2
 """
 
 from __future__ import annotations

@@ -22,6 +22,8 @@ from tests.anvil import Anvil
 RAN = {"confirmed": "0x1", "reverted": "0x0"}
 NEVER_RAN = frozenset({"failed", "cancelled", "expired", "queued", "held"})
 
+What = tuple[str | None, int, str]  # to, value, data
+
 
 @dataclass(frozen=True, slots=True)
 class Deed:
@@ -37,7 +39,7 @@ class Deed:
     status: str
 
     @property
-    def what(self) -> tuple[str | None, int, str]:
+    def what(self) -> What:
         return self.to, self.value, self.data
 
     @property
@@ -80,23 +82,36 @@ async def read_chain(node: Anvil) -> list[Deed]:
     return found
 
 
-class Books:
-    """The store's file, as it lies on disk."""
+Rows = list[dict[str, Any]]
 
-    def __init__(self, path: Path) -> None:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)) as connection:
-            connection.row_factory = sqlite3.Row
-            self.transactions = self._read(connection, "SELECT * FROM transactions ORDER BY place")
-            self.attempts = {row["hash"]: row for row in self._read(connection, "SELECT * FROM attempts")}
-            self.slots = self._read(connection, "SELECT * FROM slots")
-            events = self._read(connection, "SELECT tx_id, kind FROM events WHERE tx_id IS NOT NULL")
+# What the books are read by, on either store.
+TRANSACTIONS = "SELECT * FROM transactions ORDER BY place"
+ATTEMPTS = "SELECT * FROM attempts"
+SLOTS = "SELECT * FROM slots"
+EVENTS = "SELECT tx_id, kind FROM events WHERE tx_id IS NOT NULL"
+
+
+class Books:
+    """The store's tables, as they are."""
+
+    def __init__(self, transactions: Rows, attempts: Rows, slots: Rows, events: Rows) -> None:
+        self.transactions = transactions
+        self.attempts = {row["hash"]: row for row in attempts}
+        self.slots = slots
         self.events: dict[str, Counter[str]] = defaultdict(Counter)
         for event in events:
             self.events[event["tx_id"]][event["kind"]] += 1
+        self.attempts_of: dict[str, Rows] = defaultdict(list)
+        for attempt in self.attempts.values():
+            self.attempts_of[attempt["tx_id"]].append(attempt)
 
-    @staticmethod
-    def _read(connection: sqlite3.Connection, query: str) -> list[dict[str, Any]]:
-        return [dict(row) for row in connection.execute(query)]
+    @classmethod
+    def of(cls, path: Path) -> Books:
+        """From a file on disk."""
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)) as connection:
+            connection.row_factory = sqlite3.Row
+            queries = (TRANSACTIONS, ATTEMPTS, SLOTS, EVENTS)
+            return cls(*([dict(row) for row in connection.execute(query)] for query in queries))
 
     @property
     def states(self) -> dict[str, str]:
@@ -105,19 +120,28 @@ class Books:
 
 
 async def audit(
-    node: Anvil, store: Path, expected: Mapping[str, str], *, foreign: Collection[str] = (), left_over: bool = False
+    node: Anvil,
+    store: Path | Books,
+    expected: Mapping[str, str],
+    *,
+    foreign: Collection[str] = (),
+    left_over: bool = False,
 ) -> Audit:
     """Raises unless chain and store agree to the last transaction.
 
     `expected` is the state of each key; `foreign` are hashes that others made with our keys. `left_over`: something is
     expected to be in flight still.
     """
-    books, chain = Books(store), await read_chain(node)
+    books = store if isinstance(store, Books) else Books.of(store)
+    chain = await read_chain(node)
     assert books.states == expected
     by_hash = {deed.hash: deed for deed in chain}
     ours = {row["address"] for row in books.transactions}
+    by_sender: dict[str, dict[What, list[Deed]]] = defaultdict(lambda: defaultdict(list))
+    for deed in chain:
+        by_sender[deed.sender][deed.what].append(deed)
     for row in books.transactions:
-        _check(row, books, chain, by_hash)
+        _check(row, books, by_sender[row["address"]], by_hash)
     strangers = [deed for deed in chain if deed.sender in ours and deed.hash not in {*books.attempts, *foreign}]
     assert not strangers, f"executed by our accounts, and neither signed here nor known to the test: {strangers}"
     assert set(foreign) <= set(by_hash), "what somebody else did is on the chain"
@@ -131,12 +155,12 @@ async def audit(
     )
 
 
-def _check(row: dict[str, Any], books: Books, chain: list[Deed], by_hash: Mapping[str, Deed]) -> None:
+def _check(row: dict[str, Any], books: Books, done: Mapping[What, list[Deed]], by_hash: Mapping[str, Deed]) -> None:
     """One transaction: it ran as often as its state says, as it says, and its end was told once."""
     key, state = row["idempotency_key"], row["state"]
     payloads = [_what(one) for one in [*json.loads(row["earlier"] or "[]"), json.loads(row["payload"])]]
-    ran = [deed for deed in chain if deed.sender == row["address"] and deed.what in payloads]
-    mine = [one for one in books.attempts.values() if one["tx_id"] == row["id"] and one["hash"] in by_hash]
+    ran = [deed for what in set(payloads) for deed in done.get(what, ())]
+    mine = [one for one in books.attempts_of[row["id"]] if one["hash"] in by_hash]
     assert len(mine) <= 1, f"{key} consumed {len(mine)} nonces"
     if state in RAN:
         assert len(ran) == 1, f"{key} ran {len(ran)} times and is called {state}"
@@ -157,7 +181,7 @@ def _check(row: dict[str, Any], books: Books, chain: list[Deed], by_hash: Mappin
     assert ends == ({f"tx.{state}": 1} if state in _ENDS else {}), f"{key} is {state}, and was told {ends}"
 
 
-def _what(payload: dict[str, Any]) -> tuple[str | None, int, str]:
+def _what(payload: dict[str, Any]) -> What:
     return payload["to"], int(payload["value"]), "0x" + payload["data"]
 
 

@@ -407,7 +407,7 @@ class Scene:
     async def audit_as_told(self, *, foreign: Collection[str] = ()) -> Counter[str]:
         """Whatever ends they came to are the chain's; how often each came. `foreign` may have been lost."""
         await self.stop()
-        states = books.Books(self.store).states
+        states = books.Books.of(self.store).states
         executed = {deed.hash for deed in await books.read_chain(self.chain)}
         await books.audit(self.chain, self.store, states, foreign=executed.intersection(foreign))
         return Counter(states.values())

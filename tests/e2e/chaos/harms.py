@@ -1,0 +1,158 @@
+"""What else is done to the crowd while its nodes die: a seeded schedule, spread over the kills."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+import asyncpg
+
+from tests.anvil import Anvil
+from tests.e2e.chaos.crowd import Crowd
+from tests.e2e.chaos.links import Condition
+from tests.e2e.chaos.takeovers import now_ms
+from tests.postgres import Cluster
+
+# Longer than a lease, so that somebody else takes the lanes meanwhile.
+LEASES_FROZEN = (1.5, 2.5)
+
+DEEPEST_REORG = 3
+
+# How the server goes: it says farewell, or it crashes and recovers.
+WAYS = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
+BROKEN = (Condition.CUT, Condition.STALLED, Condition.DEAF)
+
+# Which backends belong to nodes; the harness has others.
+BACKENDS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'nonchalant' AND pid <> pg_backend_pid()"
+
+
+@dataclass(slots=True)
+class Harms:
+    """`wanted`: how many of each, by name."""
+
+    crowd: Crowd
+    chain: Anvil
+    server: Cluster
+    lease: float
+    wanted: Mapping[str, int]
+    chance: random.Random
+    done: Counter[str] = field(default_factory=Counter)
+    ways: Counter[str] = field(default_factory=Counter)  # of which kinds those were
+
+    async def run(self) -> None:
+        """Until all of it is done, and the kills are too."""
+        acts: dict[str, Callable[[], Awaitable[bool]]] = {
+            "restarts": self.restart,
+            "backends": self.terminate,
+            "freezes": self.freeze,
+            "database cuts": self.cut_database,
+            "chain cuts": self.cut_chain,
+            "reorgs": self.reorg,
+        }
+        kills = max(1, self.crowd.kills)
+        agenda = sorted(
+            ((self.chance.uniform(0, kills), name) for name, times in self.wanted.items() for _ in range(times)),
+        )
+        async with asyncio.TaskGroup() as group:
+            for due, name in agenda:
+                while self.crowd.killed < min(due, kills - 1) and self.crowd.killed < self.crowd.kills:
+                    await asyncio.sleep(0.05)
+                group.create_task(self._do(name, acts[name]))
+                # Not all at once when there are few kills to spread them over.
+                await asyncio.sleep(self.chance.uniform(0.1, 0.5))
+            while self.crowd.killed < self.crowd.kills:
+                await asyncio.sleep(0.05)
+
+    async def _do(self, name: str, act: Callable[[], Awaitable[bool]]) -> None:
+        while not await act():
+            await asyncio.sleep(0.1)  # nobody there to do it to
+        self.done[name] += 1
+
+    @property
+    def share(self) -> float:
+        """How much of it all has been done, from 0 to 1."""
+        wanted = self.crowd.kills + sum(self.wanted.values())
+        return (min(self.crowd.killed, self.crowd.kills) + self.done.total()) / wanted if wanted else 1.0
+
+    async def restart(self) -> bool:
+        if self.ways["down"]:
+            return False  # one at a time
+        self.ways["down"] = 1
+        way = self.chance.choice(list(WAYS))
+        began = now_ms()
+        try:
+            await asyncio.to_thread(self.server.restart, WAYS[way])
+        finally:
+            del self.ways["down"]
+        self.crowd.lookout.outages.append((began, now_ms()))
+        self.ways[f"PostgreSQL restarted, {way}"] += 1
+        return True
+
+    async def terminate(self) -> bool:
+        """One connection of some node."""
+        try:
+            connection = await asyncpg.connect(self.server.dsn, timeout=5)
+        except (asyncpg.PostgresError, OSError, TimeoutError):
+            return False
+        try:
+            pids = [row["pid"] for row in await connection.fetch(BACKENDS)]
+            return bool(pids) and await connection.fetchval(
+                "SELECT pg_terminate_backend($1)", self.chance.choice(pids), timeout=5
+            )
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError):
+            return False
+        finally:
+            connection.terminate()
+
+    async def freeze(self) -> bool:
+        """Longer than its lease."""
+        one = self.crowd.victim()
+        if one is None:
+            return False
+        one.frozen = True
+        one.signal(signal.SIGSTOP)
+        self.crowd.lookout.left("SIGSTOP", one.owner)
+        try:
+            await asyncio.sleep(self.lease * self.chance.uniform(*LEASES_FROZEN))
+        finally:
+            one.signal(signal.SIGCONT)
+            one.frozen = False
+        return True
+
+    async def cut_database(self) -> bool:
+        """One node from the database, longer than its lease."""
+        one = self.crowd.victim()
+        if one is None:
+            return False
+        condition = self.chance.choice(BROKEN)
+        one.database.become(condition)
+        self.crowd.lookout.left("cut from the database", one.owner)
+        try:
+            await asyncio.sleep(self.lease * self.chance.uniform(*LEASES_FROZEN))
+        finally:
+            one.database.become(Condition.WHOLE)
+        self.ways[f"database link {condition}"] += 1
+        return True
+
+    async def cut_chain(self) -> bool:
+        """One node from the chain. It keeps its lanes: it can still renew."""
+        one = self.crowd.victim()
+        if one is None:
+            return False
+        condition = self.chance.choice(BROKEN)
+        one.chain.become(condition)
+        try:
+            await asyncio.sleep(self.lease * self.chance.uniform(*LEASES_FROZEN))
+        finally:
+            one.chain.become(Condition.WHOLE)
+        self.ways[f"chain link {condition}"] += 1
+        return True
+
+    async def reorg(self) -> bool:
+        """The last blocks are others, and what they had executed is forgotten: it must be sent again."""
+        await self.chain.reorg(self.chance.randint(1, DEEPEST_REORG))
+        return True
