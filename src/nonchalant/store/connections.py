@@ -55,7 +55,8 @@ class Connections:
     async def open(cls, installation: Installation, most: int, *, pooled: bool, stall_seconds: float) -> Connections:
         pool = await asyncpg.create_pool(
             installation.dsn,
-            min_size=1,
+            # None is kept ready: the pool would tell of a server that is away, with all its frames, each time it tries.
+            min_size=0,
             max_size=most,
             max_inactive_connection_lifetime=300.0,
             command_timeout=ANSWER_SECONDS,

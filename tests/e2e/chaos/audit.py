@@ -7,7 +7,7 @@ beginning: many nodes wrote these rows, so it also matters who wrote what, when,
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,8 +27,6 @@ NOTHING_LEFT = {
     "lanes that are not open": "SELECT count(*) FROM controls WHERE mode <> 'open'",
     "marks on lanes": "SELECT count(attention) FROM lanes",
     "events without a position": "SELECT count(*) FROM events WHERE position IS NULL",
-    "leases still held": "SELECT count(owner) FROM leases",
-    "nodes still counted": "SELECT count(*) FROM nodes",
 }
 
 
@@ -60,10 +58,16 @@ async def audit(
     asked: int,
     unwanted: Collection[str],
     sent: Mapping[bytes, int],
+    stopped: Sequence[str],
 ) -> Verdict:
-    """Raises unless everything holds. `sent`: the bytes that left a node, and when."""
+    """Raises unless everything holds. `sent`: the bytes that left a node, and when; `stopped`: who left in good order."""
     left = {what: await connection.fetchval(query) for what, query in NOTHING_LEFT.items()}
     assert not any(left.values()), f"P2, P8: left over: { ({what: count for what, count in left.items() if count}) }"
+    kept = await connection.fetchval(
+        "SELECT (SELECT count(*) FROM leases WHERE owner = ANY ($1)) + (SELECT count(*) FROM nodes WHERE owner = ANY ($1))",
+        stopped,
+    )
+    assert kept == 0, "who stops in good order leaves no lease"
     ledger = Books(
         *[
             [dict(row) for row in await connection.fetch(query)]

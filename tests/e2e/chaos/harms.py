@@ -15,7 +15,10 @@ from tests.anvil import Anvil
 from tests.e2e.chaos.crowd import Crowd
 from tests.e2e.chaos.links import Condition
 from tests.e2e.chaos.takeovers import now_ms
+from tests.e2e.rig import until
 from tests.postgres import Cluster
+
+NOBODY_DIED_SECONDS = 180.0
 
 # Longer than a lease, so that somebody else takes the lanes meanwhile.
 LEASES_FROZEN = (1.5, 2.5)
@@ -59,17 +62,21 @@ class Harms:
         )
         async with asyncio.TaskGroup() as group:
             for due, name in agenda:
-                while self.crowd.killed < min(due, kills - 1) and self.crowd.killed < self.crowd.kills:
-                    await asyncio.sleep(0.05)
+                await self._killed(min(due, kills - 1))
                 group.create_task(self._do(name, acts[name]))
                 # Not all at once when there are few kills to spread them over.
                 await asyncio.sleep(self.chance.uniform(0.1, 0.5))
-            while self.crowd.killed < self.crowd.kills:
-                await asyncio.sleep(0.05)
+            await self._killed(self.crowd.kills)
+
+    async def _killed(self, times: float) -> None:
+        """Until so many died; if nobody dies for long, something is wrong."""
+        while self.crowd.killed < min(times, self.crowd.kills):
+            before = self.crowd.killed
+            await until(lambda: self.crowd.killed > before, "somebody died", seconds=NOBODY_DIED_SECONDS)  # noqa: B023
 
     async def _do(self, name: str, act: Callable[[], Awaitable[bool]]) -> None:
-        while not await act():
-            await asyncio.sleep(0.1)  # nobody there to do it to
+        # Not done: there was nobody to do it to.
+        await until(act, f"one of {name}", seconds=NOBODY_DIED_SECONDS, every=0.1)
         self.done[name] += 1
 
     @property

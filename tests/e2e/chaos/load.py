@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -18,18 +19,25 @@ REST_SECONDS = 0.2
 ASKED_TWICE = 0.05
 CANCELLED = 0.03
 
+# The load keeps pace with the harm, so that every harm meets something; and never stops to wait for it.
+AHEAD = 0.02
+LONGEST_PAUSE_SECONDS = 0.25
+
 # What a node says that is there and cannot: its store or its owner is away, it is stopping, its queue is full.
 COME_BACK = (429, 503)
 
 
 @dataclass(slots=True)
 class Load:
-    """What was asked for and what was answered. `may_go_on`: whether this many may have been asked for by now."""
+    """What was asked for and what was answered: `transactions`, or more if that is not enough to last.
+
+    `share`: how much of what shall happen under the load has happened, from 0 to 1.
+    """
 
     urls: Sequence[str]
     senders: Sequence[str]
     transactions: int
-    may_go_on: Callable[[int], bool]
+    share: Callable[[], float]
     chance: random.Random
     acknowledged: dict[str, str] = field(default_factory=dict)
     unwanted: set[str] = field(default_factory=set)  # keys whose cancel was asked for
@@ -37,6 +45,8 @@ class Load:
     unanswered: int = 0  # requests that nobody knows the fate of
     refused: int = 0
     repeated: int = 0
+    enough: bool = False
+    _asked_at: float = 0.0
 
     async def run(self) -> None:
         patience = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
@@ -45,12 +55,17 @@ class Load:
                 group.create_task(self._client(session))
 
     async def _client(self, session: aiohttp.ClientSession) -> None:
-        while self.asked < self.transactions:
-            if not self.may_go_on(self.asked):
+        while self.asked < self.transactions or not self.enough:
+            now = time.monotonic()
+            if not self.enough and now < self._asked_at + LONGEST_PAUSE_SECONDS and self._is_ahead():
                 await asyncio.sleep(0.05)
                 continue
+            self._asked_at = now
             number, self.asked = self.asked, self.asked + 1
             await self._pay(session, f"c{number}", self.senders[number % len(self.senders)])
+
+    def _is_ahead(self) -> bool:
+        return self.asked > self.transactions * (self.share() + AHEAD)
 
     async def _pay(self, session: aiohttp.ClientSession, key: str, sender: str) -> None:
         body = {"chain_id": CHAIN_ID, "from": sender, "to": recipient(key), "value": 1}

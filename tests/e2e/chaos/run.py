@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import time
 from collections import Counter
@@ -29,8 +30,6 @@ BLOCK_SECONDS = 0.5
 SLOTS_IN_AN_EPOCH = 3
 SETTLE_SECONDS = 300.0
 SAY_EVERY_SECONDS = 10.0
-# Asked for ahead of what has been done, as a part of all: the load never stops for want of harm.
-AHEAD = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,16 +64,16 @@ class Figures:
         done = ", ".join(f"{name} {times}" for name, times in sorted(self.harms.done.items()))
         points = ", ".join(f"{point} {times}" for point, times in crowd.died.most_common())
         said = ", ".join(f"{event} {times}" for event, times in self.warnings.most_common())
-        return [
-            f"{plan.transactions} transactions over {plan.accounts} accounts through {plan.nodes} nodes, leases of "
-            f"{plan.lease:g} s, seed {plan.seed}: {crowd.killed} times kill -9 at a crash point, {done} ({ways}); "
-            f"{crowd.left} stopped by SIGTERM, {crowd.not_now} starts found no database; {self.seconds:.0f} s",
-            str(self.verdict),
+        what = (
+            f"{load.asked} transactions over {plan.accounts} accounts through {plan.nodes} nodes, leases of {plan.lease:g} s, "
+            f"seed {plan.seed}: {crowd.killed} times kill -9 at a crash point, {done} ({ways}); "
+            f"{crowd.left} stopped by SIGTERM, {crowd.not_now} starts found no database; {self.seconds:.0f} s"
+        )
+        clients = (
             f"clients: {load.unanswered} requests unanswered and {load.refused} told to come back, all tried again under "
-            f"the same key; {load.repeated} asked twice on purpose, the same answer each time",
-            f"died at: {points}",
-            f"warnings of the nodes: {said}",
-        ]
+            f"the same key; {load.repeated} asked twice on purpose, the same answer each time"
+        )
+        return [what, str(self.verdict), clients, f"died at: {points}", f"warnings of the nodes: {said}"]
 
     def table(self) -> list[str]:
         return takeovers.table(self.waits)
@@ -104,17 +103,15 @@ async def _run(
         }
         harms = Harms(crowd, chain, server, plan.lease, wanted, chances[1])
 
-        def may_go_on(asked: int) -> bool:
-            return asked <= plan.transactions * (harms.share + AHEAD)
-
         senders = [address_of(number) for number in range(plan.accounts)]
-        load = Load([one.url for one in crowd.members], senders, plan.transactions, may_go_on, chances[2])
+        load = Load([one.url for one in crowd.members], senders, plan.transactions, lambda: harms.share, chances[2])
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(crowd.lookout.watch())
             telling = group.create_task(_tell(crowd, harms, load, server, say))
             living = group.create_task(crowd.run())
             asking = group.create_task(load.run())
             await harms.run()
+            load.enough = True
             say("no more harm")
             await asking
             say("everything is accepted")
@@ -130,9 +127,10 @@ async def _run(
                 chain,
                 connection,
                 acknowledged=load.acknowledged,
-                asked=plan.transactions,
+                asked=load.asked,
                 unwanted=load.unwanted,
                 sent=ear.sent,
+                stopped=[str(one.owner) for one in crowd.members],
             )
         finally:
             await connection.close()
@@ -141,12 +139,10 @@ async def _run(
 
 
 async def _settled(server: Cluster) -> bool:
-    """Nothing is left to do; leases and nodes are the business of those who stop."""
-    ours = [query for what, query in NOTHING_LEFT.items() if what not in ("leases still held", "nodes still counted")]
     with suppress(asyncpg.PostgresError, OSError, TimeoutError):
         connection = await asyncpg.connect(server.dsn, timeout=5, server_settings={"search_path": SCHEMA})
         try:
-            return not any([await connection.fetchval(query) for query in ours])
+            return not any([await connection.fetchval(query) for query in NOTHING_LEFT.values()])
         finally:
             connection.terminate()
     return False
@@ -176,8 +172,6 @@ async def _tell(crowd: Crowd, harms: Harms, load: Load, server: Cluster, say: Ca
 
 def _warnings(folder: Path) -> Counter[str]:
     """What the nodes warned of, by event; nothing that nobody expected."""
-    import json
-
     found: Counter[str] = Counter()
     for path in sorted(folder.glob("node*.log")):
         for line in path.read_text().splitlines():
