@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 
 import structlog
 
+from nonchalant.errors import NonchalantError
 from nonchalant.ports import Clock
 from nonchalant.waiting import within
 
@@ -28,7 +29,10 @@ class Leaving:
             task.cancel()
             log.warning("shutdown.slow", step=name, seconds=seconds)
         elif not task.cancelled() and (error := task.exception()) is not None:
-            log.error("shutdown.failed", step=name, exc_info=error)
+            if isinstance(error, NonchalantError):
+                log.warning("shutdown.incomplete", step=name, reason=str(error))
+            else:
+                log.error("shutdown.failed", step=name, exc_info=error)
         self._took[name] = round(self._clock.monotonic() - began, 3)
 
     def over(self) -> None:
