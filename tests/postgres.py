@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pwd
 import shutil
@@ -9,11 +10,14 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import asyncpg
 
 from tests.anvil import free_port
 
@@ -125,6 +129,38 @@ class Cluster:
         done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=self.folder)
         if done.returncode:
             raise RuntimeError(f"{name} failed:\n{done.stdout}{done.stderr}")
+
+
+class Reader:
+    """A schema's tables, for who cannot wait for anything: questions are asked on a thread of their own."""
+
+    def __init__(self, dsn: str, schema: str) -> None:
+        self._dsn = dsn
+        self._schema = schema
+        self._connection: asyncpg.Connection | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def ask(self, query: str) -> list[asyncpg.Record]:
+        """None if there are no tables yet."""
+        return asyncio.run_coroutine_threadsafe(self._ask(query), self._loop).result(START_SECONDS)
+
+    async def _ask(self, query: str) -> list[asyncpg.Record]:
+        if self._connection is None:
+            self._connection = await asyncpg.connect(self._dsn, server_settings={"search_path": self._schema})
+        try:
+            found: list[asyncpg.Record] = await self._connection.fetch(query)
+            return found
+        except asyncpg.UndefinedTableError:
+            return []
+
+    def close(self) -> None:
+        if self._connection is not None:
+            asyncio.run_coroutine_threadsafe(self._connection.close(), self._loop).result(START_SECONDS)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
 
 @contextmanager

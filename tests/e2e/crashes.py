@@ -11,6 +11,7 @@ from nonchalant.testing.crashpoints import Point
 from tests import anvil
 from tests.e2e.ledger import recipient
 from tests.e2e.rig import Rig, payment, rig, until
+from tests.postgres import Cluster
 
 TRANSACTIONS = 6
 ACCOUNTS = 2
@@ -36,13 +37,15 @@ class Story(StrEnum):
     JUDGING = "while it judges a transaction that would revert"
 
 
-async def survive(folder: Path, story: Story, *points: Point | int, must_die: bool = True) -> int:
+async def survive(
+    folder: Path, story: Story, *points: Point | int, must_die: bool = True, server: Cluster | None = None
+) -> int:
     """Die at each of the points in turn, each in a new process; then a last one settles everything, exactly once.
 
     The answer is how often a process died.
-    `must_die`: a point that is not reached is a failure, not just a history without a death.
+    `must_die`: a point that is not reached is a failure, not just a history without a death. `server`: on PostgreSQL.
     """
-    async with rig(folder, accounts=ACCOUNTS, window=WINDOW) as here:
+    async with rig(folder, accounts=ACCOUNTS, window=WINDOW, server=server) as here:
         here.ask([payment(f"p{i}", i % ACCOUNTS) for i in range(TRANSACTIONS)])
         foreign, failing = await _begin(here, story)
         for point in points:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tests.anvil import Anvil
 
@@ -72,14 +72,12 @@ class Row:
     to: str | None
 
 
-def rows(store: Path) -> list[Row]:
-    """Every transaction in the file, read past our own code."""
-    with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True, timeout=10)) as connection:
-        connection.row_factory = sqlite3.Row
-        return [_row(row) for row in connection.execute("SELECT * FROM transactions ORDER BY place")]
+def rows(store: Path | Tables) -> list[Row]:
+    """Every transaction in the store, read past our own code."""
+    return [_row(row) for row in _tables(store).ask("SELECT * FROM transactions ORDER BY place")]
 
 
-def _row(row: sqlite3.Row) -> Row:
+def _row(row: Any) -> Row:
     receipt: Any = json.loads(row["receipt"]) if row["receipt"] else None
     attention: Any = json.loads(row["attention"]) if row["attention"] else None
     return Row(
@@ -102,27 +100,48 @@ def _block_hash(receipt: dict[str, Any]) -> str:
     return found
 
 
-def count_states(store: Path) -> Counter[str]:
+def count_states(store: Path | Tables) -> Counter[str]:
     return Counter(dict(ask(store, "SELECT state, count(*) FROM transactions GROUP BY state")))
 
 
-def has_open_slots(store: Path) -> bool:
+def has_open_slots(store: Path | Tables) -> bool:
     """Whether a nonce is still on its way to the chain, be it a filler's, or a lane waits for some."""
-    query = "SELECT (SELECT count(*) FROM slots WHERE settled = 0) + (SELECT count(quarantined_below) FROM lanes)"
+    query = "SELECT (SELECT count(*) FROM slots WHERE NOT settled) + (SELECT count(quarantined_below) FROM lanes)"
     return ask(store, query) != [(0,)]
 
 
-def ask(store: Path, query: str) -> list[Any]:
-    """Rows of the file itself; none if it has no tables yet."""
-    if not store.exists():
-        return []
-    with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True, timeout=10)) as connection:
-        try:
-            return connection.execute(query).fetchall()
-        except sqlite3.OperationalError as error:
-            if "no such table" not in str(error):
-                raise
-            return []  # it was killed before it made them
+def ask(store: Path | Tables, query: str) -> list[Any]:
+    """Rows of the store itself; none if it has no tables yet."""
+    return [tuple(row) for row in _tables(store).ask(query)]
+
+
+class Tables(Protocol):
+    """A store's tables, read past our own code. Rows are known by their columns' names and in their order."""
+
+    def ask(self, query: str) -> list[Any]:
+        """None if there are no tables yet: it was killed before it made them."""
+        ...
+
+
+def _tables(store: Path | Tables) -> Tables:
+    return File(store) if isinstance(store, Path) else store
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    path: Path
+
+    def ask(self, query: str) -> list[Any]:
+        if not self.path.exists():
+            return []
+        with closing(sqlite3.connect(f"file:{self.path}?mode=ro", uri=True, timeout=10)) as connection:
+            connection.row_factory = sqlite3.Row
+            try:
+                return connection.execute(query).fetchall()
+            except sqlite3.OperationalError as error:
+                if "no such table" not in str(error):
+                    raise
+                return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +156,7 @@ class Audit:
 
 async def audit(
     node: Anvil,
-    store: Path,
+    store: Path | Tables,
     acknowledged: Collection[str],
     *,
     foreign: Sequence[str] = (),
@@ -191,6 +210,6 @@ async def audit(
     )
 
 
-def _bumped(store: Path) -> int:
+def _bumped(store: Path | Tables) -> int:
     [[found]] = ask(store, "SELECT count(*) FROM attempts WHERE kind = 'bump'")
     return int(found)

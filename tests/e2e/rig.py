@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import multiprocessing
 import os
@@ -16,10 +17,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from nonchalant.config import Settings, parse_settings
-from tests import anvil
+from tests import anvil, postgres
 from tests.anvil import Anvil
 from tests.e2e import ledger, node
 from tests.e2e.node import read_acks
+from tests.postgres import Cluster
 
 T = TypeVar("T")
 
@@ -72,6 +74,7 @@ def settings_text(
     account: str = "",
     top: str = "",
     listen: int = 8645,
+    store: str = "sqlite:nonchalant.db",
 ) -> str:
     """The settings of a test node: the first dev accounts, and a quick eye on the chain.
 
@@ -79,7 +82,7 @@ def settings_text(
     """
     endpoints = ", ".join(f'"{url}"' for url in urls)
     return f"""
-        store = "sqlite:nonchalant.db"
+        store = "{store}"
         lease_seconds = {lease}
         listen = "127.0.0.1:{listen}"
         {top}
@@ -187,12 +190,13 @@ class Rig:
 
     folder: Path
     anvil: Anvil
+    tables: postgres.Reader | None = None  # None: the store is a file in the folder
     processes: list[NodeProcess] = field(default_factory=list)
     requests: list[dict[str, object]] = field(default_factory=list)
 
     @property
-    def store(self) -> Path:
-        return self.folder / "nonchalant.db"
+    def store(self) -> Path | ledger.Tables:
+        return self.tables or self.folder / "nonchalant.db"
 
     @property
     def acks(self) -> dict[str, str]:
@@ -273,13 +277,22 @@ class Rig:
 
 
 @asynccontextmanager
-async def rig(folder: Path, *, block_time: float | None = None, **options: object) -> AsyncIterator[Rig]:
-    """A new anvil and a folder to work in; whatever was started is gone afterwards."""
+async def rig(
+    folder: Path, *, block_time: float | None = None, server: Cluster | None = None, **options: object
+) -> AsyncIterator[Rig]:
+    """A new anvil and a folder to work in; whatever was started is gone afterwards. `server`: the store is in a schema of
+    its own there."""
     folder.mkdir(parents=True, exist_ok=True)
     async with anvil.running(block_time=block_time) as chain:
         made = Rig(folder, chain)
+        if server is not None:
+            schema = f"rig_{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}"
+            made.tables = postgres.Reader(server.dsn, schema)
+            options["store"] = f"{server.dsn}?schema={schema}"
         made.configure(**options)
         try:
             yield made
         finally:
             await made.close()
+            if made.tables is not None:
+                made.tables.close()

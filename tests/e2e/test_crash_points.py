@@ -1,6 +1,7 @@
 """`kill -9` at every numbered crash point: what was acknowledged settles exactly once, counted on the chain."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from nonchalant.ports import Endpoint, Signer, Store
 from nonchalant.testing.crashpoints import Point, calls_of
 from tests.e2e.crashes import Story, occurrences, survive
+from tests.postgres import Cluster
 
 # The calls that a node makes in each story, and how many of their first occurrences are points of their own.
 POINTS = {
@@ -78,6 +80,19 @@ CASES = [
     for first in range(1, times + 1, AT_ONCE)
 ]
 
+# On PostgreSQL more of them at once, from whatever calls: there is one server for all.
+AT_ONCE_ON_POSTGRES = 10
+
+EVERY_POINT = {
+    story: [text for call, times in calls.items() for text in occurrences(call, 1, times)]
+    for story, calls in POINTS.items()
+}
+TOGETHER = [
+    pytest.param(story, texts[first : first + AT_ONCE_ON_POSTGRES], id=f"{story.name.lower()}-{texts[first]}")
+    for story, texts in EVERY_POINT.items()
+    for first in range(0, len(texts), AT_ONCE_ON_POSTGRES)
+]
+
 
 def test_every_call_of_a_port_is_a_crash_point() -> None:
     ports = {"store": Store, "endpoint": Endpoint, "signer": Signer}
@@ -93,3 +108,10 @@ async def test_a_node_killed_anywhere_leaves_nothing_lost_and_nothing_twice(
     async with asyncio.TaskGroup() as group:
         for text in occurrences(call, first, last):
             group.create_task(survive(tmp_path / text.replace(":", "-"), story, Point.parse(text)))
+
+
+@pytest.mark.parametrize(("story", "points"), TOGETHER)
+async def test_so_does_one_on_postgres(story: Story, points: Sequence[str], tmp_path: Path, postgres: Cluster) -> None:
+    async with asyncio.TaskGroup() as group:
+        for text in points:
+            group.create_task(survive(tmp_path / text.replace(":", "-"), story, Point.parse(text), server=postgres))
