@@ -3,7 +3,7 @@
     python -m tests.long --hours 2
 
 It goes round: every scenario on anvil and storms of them, simulated histories (new seeds each time), `kill -9` at crash
-points, a mutant from scratch, and 1,000 transactions under twenty kills; and, once for as long as the model stays as it
+points, a mutant from scratch, 1,000 transactions under twenty kills, and a crowd of nodes on PostgreSQL in chaos; and, once for as long as the model stays as it
 is, the model's larger bounds. It stops at the first failure, says how to see
 it again, and leaves the state as it is, so that the next run begins with what failed.
 """
@@ -30,6 +30,7 @@ from nonchalant.testing.crashpoints import Point
 from tests import results
 from tests.anvil import ROOT
 from tests.e2e import kills
+from tests.e2e.chaos import run as chaos
 from tests.e2e.crashes import Story, survive
 from tests.e2e.scenarios import storm as storms
 from tests.model.plan import MODEL, runs
@@ -47,6 +48,8 @@ SCENARIOS = "tests/e2e/scenarios"
 SCENARIOS_IN_PARALLEL = 4
 STORMS_AT_ONCE = 4
 STORM_TRANSACTIONS = 200
+# What a chaos does, in some two minutes.
+CHAOS = {"transactions": 800, "kills": 50, "restarts": 4, "backends": 10, "freezes": 4, "cuts": 3, "reorgs": 2}
 
 
 class Failed(Exception):
@@ -68,10 +71,20 @@ class Reached:
     storms: int = 0
     storm_transactions: int = 0
     storm_reorgs: int = 0
+    chaoses: int = 0
+    chaos_transactions: int = 0
+    chaos_kills: int = 0
+    chaos_restarts: int = 0
+    chaos_backends: int = 0
     models: dict[str, str] = field(default_factory=dict)  # of each larger configuration, what it was when all held
     seconds: float = 0.0
 
     def lines(self) -> list[str]:
+        confused = (
+            f"{self.chaos_transactions} transactions through nodes on PostgreSQL in {self.chaoses} chaoses, with "
+            f"{self.chaos_kills} kills at crash points, {self.chaos_restarts} restarts of the server and "
+            f"{self.chaos_backends} terminated backends, every audit clean"
+        )
         return [
             f"{self.histories} simulated histories, every promise held",
             f"{len(self.mutants)} mutants caught from scratch, each within {MUTANT_SEEDS} seeds",
@@ -80,6 +93,7 @@ class Reached:
             f"{self.storm_transactions} transactions in {self.storms} storms with {self.storm_reorgs} reorgs, the same",
             f"every state of {len(self.models)} larger configurations of the model",
             f"{self.killed_transactions} transactions under {self.kills} kills, each executed once",
+            confused,
             f"{self.seconds / 3600:.2f} hours in all",
         ]
 
@@ -248,7 +262,25 @@ def model(reached: Reached, left: Callable[[], float]) -> None:
         return
 
 
-ROUND = (model, play, storm, simulate, crash, mutate, simulate, crash, mutate, simulate, kill)
+def confuse(reached: Reached, left: Callable[[], float]) -> None:
+    """The next chaos: nodes on one PostgreSQL, killed, frozen and cut off under load."""
+    if left() < 600:
+        return
+    seed = reached.chaoses
+    with tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as folder:
+        try:
+            figures = asyncio.run(chaos.run(Path(folder), chaos.Plan(**CHAOS, seed=seed)))
+        except* AssertionError as errors:
+            words = " ".join(f"--{name} {value}" for name, value in CHAOS.items())
+            raise Failed(f"python -m tests.e2e.chaos {words} --seed {seed}\n{errors.exceptions[0]}") from errors
+    reached.chaoses += 1
+    reached.chaos_transactions += figures.load.asked
+    reached.chaos_kills += figures.crowd.killed
+    reached.chaos_restarts += figures.harms.done["restarts"]
+    reached.chaos_backends += figures.harms.done["backends"]
+
+
+ROUND = (model, play, storm, simulate, crash, mutate, simulate, crash, confuse, mutate, simulate, kill)
 
 
 def run(hours: float) -> None:

@@ -133,6 +133,7 @@ class Crowd:
     died: Counter[str] = field(default_factory=Counter)  # at which call, and which side of it
     killed: int = 0
     left: int = 0  # told to stop, and did
+    stopped: list[str] = field(default_factory=list)  # who was there at the end, and left in good order
     not_now: int = 0  # starts that found no database
     _over: bool = False
 
@@ -158,6 +159,8 @@ class Crowd:
                     self.lookout.left("kill -9", one.owner)
                 case 0:
                     self.left += 1
+                    if self._over and one.owner is not None:
+                        self.stopped.append(one.owner)
                 case member.NOT_NOW:
                     self.not_now += 1
                 case _:

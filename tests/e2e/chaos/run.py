@@ -130,7 +130,7 @@ async def _run(
                 asked=load.asked,
                 unwanted=load.unwanted,
                 sent=ear.sent,
-                stopped=[str(one.owner) for one in crowd.members],
+                stopped=crowd.stopped,
             )
         finally:
             await connection.close()
