@@ -30,6 +30,8 @@ BLOCK_SECONDS = 0.5
 SLOTS_IN_AN_EPOCH = 3
 SETTLE_SECONDS = 300.0
 SAY_EVERY_SECONDS = 10.0
+# What uvicorn says, frames and all, of a call that waits for a database that is away when its node is told to stop.
+CUT_SHORT = "timeout graceful shutdown exceeded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +122,6 @@ async def _run(
             await living
             watching.cancel()
             telling.cancel()
-        warnings = _warnings(folder)
         connection = await asyncpg.connect(server.dsn, server_settings={"search_path": SCHEMA})
         try:
             verdict = await audit(
@@ -135,7 +136,7 @@ async def _run(
         finally:
             await connection.close()
     seconds = time.monotonic() - began
-    return Figures(plan, seconds, verdict, load, crowd, harms, warnings, crowd.lookout.waits())
+    return Figures(plan, seconds, verdict, load, crowd, harms, _warnings(folder), crowd.lookout.waits())
 
 
 async def _settled(server: Cluster) -> bool:
@@ -180,5 +181,6 @@ def _warnings(folder: Path) -> Counter[str]:
                 said = json.loads(line) if line.startswith("{") else {}
                 if said.get("level") in ("warning", "error", "critical"):
                     found[said["event"]] += 1
-                assert "exception" not in said, f"{path}: {line[:3000]}"
+                told = said.get("exception", "")
+                assert not told or CUT_SHORT in told, f"{path}: {line[:3000]}"
     return found
