@@ -25,7 +25,9 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=300, help="by kill -9 at a numbered crash point")
     parser.add_argument("--restarts", type=int, default=20, help="of PostgreSQL, fast and immediate")
     parser.add_argument("--backends", type=int, default=50, help="connections that the server terminates")
-    parser.add_argument("--freezes", type=int, default=20, help="SIGSTOP for longer than a lease")
+    parser.add_argument(
+        "--freezes", type=int, default=20, help="of a node, at a point of its work, for longer than a lease"
+    )
     parser.add_argument("--cuts", type=int, default=15, help="of a node from the database, and as many from the chain")
     parser.add_argument("--reorgs", type=int, default=10)
     parser.add_argument("--lease", type=float, default=2.0, help="in seconds")

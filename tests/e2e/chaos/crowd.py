@@ -31,6 +31,8 @@ ETHER = 10**18
 
 # A node that has not come to its point by then never may: it is told to stop, as in a deployment.
 LONGEST_LIFE_SECONDS = 20.0
+# How many lives have a moment of standing still, until there were enough.
+FREEZING_LIVES = 0.3
 # How long a dead one stays away.
 AWAY_SECONDS = (0.0, 1.5)
 
@@ -50,6 +52,10 @@ CALLS = {
     "endpoint.receipts": 10,
     "endpoint.block": 20,
 }
+# Where a frozen node does the most harm: with a commit, or bytes, that it sends when another has its lanes.
+COLD_CALLS = {"store.commit:before": 12, "endpoint.send:before": 5, "signer.sign:after": 5, "store.renew:before": 2}
+LEASES_FROZEN = (1.5, 2.5)
+
 # Numbered points: a node at work makes some hundred steps a second.
 LAST_STEP = 500
 
@@ -69,6 +75,12 @@ def a_point(chance: random.Random) -> str:
         return str(chance.randint(1, LAST_STEP))
     call = chance.choice(list(CALLS))
     return f"{call}:{chance.choice(['before', 'after'])}:{chance.randint(1, CALLS[call])}"
+
+
+def a_cold_point(chance: random.Random) -> tuple[str, str]:
+    """Somewhere to freeze, and somewhere to die after that."""
+    call = chance.choice(list(COLD_CALLS))
+    return f"{call}:{chance.randint(1, COLD_CALLS[call])}", f"store.commit:after:{chance.randint(20, 60)}"
 
 
 @dataclass(slots=True)
@@ -99,11 +111,23 @@ class Member:
         lines = self.log.read_text().splitlines()[:5] if self.log.exists() else []
         return next((line.removeprefix("owner ") for line in lines if line.startswith("owner ")), None)
 
-    def start(self, crash_at: str | None) -> None:
+    @property
+    def stands_still(self) -> bool:
+        """Whether its process is stopped by a signal."""
+        if self.process is None:
+            return False
+        try:
+            said = Path(f"/proc/{self.process.pid}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        return said.rpartition(")")[2].split()[0] == "T"
+
+    def start(self, crash_at: str | None, freeze_at: str | None = None) -> None:
         self.log = self.folder / f"{self.name}-{self.lives}.log"
         self.lives += 1
         arguments = ["--config", str(self.folder / f"{self.name}.toml")]
         arguments += [] if crash_at is None else ["--crash-at", crash_at]
+        arguments += [] if freeze_at is None else ["--freeze-at", freeze_at]
         self.process = NURSERY.Process(target=member.main, args=(arguments, self.log))
         self.process.start()
 
@@ -129,7 +153,10 @@ class Crowd:
     members: list[Member]
     lookout: Lookout
     chance: random.Random
+    lease: float
     kills: int  # how many are wanted
+    freezes: int  # the same
+    frozen: int = 0
     died: Counter[str] = field(default_factory=Counter)  # at which call, and which side of it
     killed: int = 0
     left: int = 0  # told to stop, and did
@@ -146,12 +173,18 @@ class Crowd:
     async def _keep(self, one: Member) -> None:
         while not self._over:
             point = a_point(self.chance) if self.killed < self.kills else None
-            one.start(point)
+            cold = None
+            if self.frozen < self.freezes and self.chance.random() < FREEZING_LIVES:
+                cold, point = a_cold_point(self.chance)
+            one.start(point, cold)
             began = time.monotonic()
-            watching = asyncio.create_task(self._retire(one)) if point is not None else None
+            watching = [asyncio.create_task(self._thaw(one))] if cold is not None else []
+            watching += [asyncio.create_task(self._retire(one))] if point is not None else []
             code = await one.ended()
-            if watching is not None:
-                watching.cancel()
+            one.frozen = False
+            for task in watching:
+                task.cancel()
+            await asyncio.gather(*watching, return_exceptions=True)
             match code:
                 case -9 if point is not None:
                     self.killed += 1
@@ -168,6 +201,16 @@ class Crowd:
             if not self._over:
                 away = self.chance.uniform(*AWAY_SECONDS)
                 await asyncio.sleep(max(away, 0.3 - (time.monotonic() - began)))
+
+    async def _thaw(self, one: Member) -> None:
+        """Let it go on when others have had time to take what it had."""
+        await until(lambda: one.stands_still, "it stands still", seconds=LONGEST_LIFE_SECONDS * 2, every=0.02)
+        one.frozen = True
+        self.lookout.left("frozen", one.owner)
+        await asyncio.sleep(self.lease * self.chance.uniform(*LEASES_FROZEN))
+        self.frozen += 1
+        one.frozen = False
+        one.signal(signal.SIGCONT)
 
     async def _retire(self, one: Member) -> None:
         await asyncio.sleep(LONGEST_LIFE_SECONDS)
@@ -187,7 +230,7 @@ class Crowd:
             one.signal(signal.SIGKILL)
 
     def victim(self) -> Member | None:
-        """Some live node that nothing else is being done to."""
+        """Some live node that nothing else is being done to; never the last one."""
         whole = Condition.WHOLE
         fit = [
             one
@@ -197,7 +240,7 @@ class Crowd:
             and one.owner is not None
             and (one.database.condition, one.chain.condition) == (whole, whole)
         ]
-        return self.chance.choice(fit) if fit else None
+        return self.chance.choice(fit) if len(fit) > 1 else None
 
 
 def settings_text(member_port: int, database: int, chain: int, accounts: int, lease: float, folder: Path) -> str:
@@ -233,6 +276,7 @@ async def gathered(
     accounts: int,
     lease: float,
     kills: int,
+    freezes: int,
     ear: Ear,
     chance: random.Random,
 ) -> AsyncIterator[Crowd]:
@@ -252,7 +296,7 @@ async def gathered(
             text = settings_text(one.port, database.port, to_chain.port, accounts, lease, folder)
             (folder / f"{one.name}.toml").write_text(text)
             members.append(one)
-        crowd = Crowd(members, Lookout(server.dsn, SCHEMA), chance, kills)
+        crowd = Crowd(members, Lookout(server.dsn, SCHEMA), chance, lease, kills, freezes)
         try:
             yield crowd
         finally:

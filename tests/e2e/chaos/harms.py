@@ -20,10 +20,10 @@ from tests.postgres import Cluster
 
 NOBODY_DIED_SECONDS = 180.0
 
-# Longer than a lease, so that somebody else takes the lanes meanwhile.
-LEASES_FROZEN = (1.5, 2.5)
-
 DEEPEST_REORG = 3
+
+# Longer than a lease, so that somebody else takes the lanes meanwhile.
+LEASES_CUT_OFF = (1.5, 2.5)
 
 # How the server goes: it says farewell, or it crashes and recovers.
 WAYS = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
@@ -51,7 +51,6 @@ class Harms:
         acts: dict[str, Callable[[], Awaitable[bool]]] = {
             "restarts": self.restart,
             "backends": self.terminate,
-            "freezes": self.freeze,
             "database cuts": self.cut_database,
             "chain cuts": self.cut_chain,
             "reorgs": self.reorg,
@@ -67,6 +66,7 @@ class Harms:
                 # Not all at once when there are few kills to spread them over.
                 await asyncio.sleep(self.chance.uniform(0.1, 0.5))
             await self._killed(self.crowd.kills)
+            await until(lambda: self.crowd.frozen >= self.crowd.freezes, "all freezes", seconds=NOBODY_DIED_SECONDS)
 
     async def _killed(self, times: float) -> None:
         """Until so many died; if nobody dies for long, something is wrong."""
@@ -82,8 +82,10 @@ class Harms:
     @property
     def share(self) -> float:
         """How much of it all has been done, from 0 to 1."""
-        wanted = self.crowd.kills + sum(self.wanted.values())
-        return (min(self.crowd.killed, self.crowd.kills) + self.done.total()) / wanted if wanted else 1.0
+        crowd = self.crowd
+        wanted = crowd.kills + crowd.freezes + sum(self.wanted.values())
+        done = min(crowd.killed, crowd.kills) + min(crowd.frozen, crowd.freezes) + self.done.total()
+        return done / wanted if wanted else 1.0
 
     async def restart(self) -> bool:
         if self.ways["down"]:
@@ -115,21 +117,6 @@ class Harms:
         finally:
             connection.terminate()
 
-    async def freeze(self) -> bool:
-        """Longer than its lease."""
-        one = self.crowd.victim()
-        if one is None:
-            return False
-        one.frozen = True
-        one.signal(signal.SIGSTOP)
-        self.crowd.lookout.left("SIGSTOP", one.owner)
-        try:
-            await asyncio.sleep(self.lease * self.chance.uniform(*LEASES_FROZEN))
-        finally:
-            one.signal(signal.SIGCONT)
-            one.frozen = False
-        return True
-
     async def cut_database(self) -> bool:
         """One node from the database, longer than its lease."""
         one = self.crowd.victim()
@@ -139,7 +126,7 @@ class Harms:
         one.database.become(condition)
         self.crowd.lookout.left("cut from the database", one.owner)
         try:
-            await asyncio.sleep(self.lease * self.chance.uniform(*LEASES_FROZEN))
+            await asyncio.sleep(self.lease * self.chance.uniform(*LEASES_CUT_OFF))
         finally:
             one.database.become(Condition.WHOLE)
         self.ways[f"database link {condition}"] += 1
@@ -153,7 +140,7 @@ class Harms:
         condition = self.chance.choice(BROKEN)
         one.chain.become(condition)
         try:
-            await asyncio.sleep(self.lease * self.chance.uniform(*LEASES_FROZEN))
+            await asyncio.sleep(self.lease * self.chance.uniform(*LEASES_CUT_OFF))
         finally:
             one.chain.become(Condition.WHOLE)
         self.ways[f"chain link {condition}"] += 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,10 +27,20 @@ NOT_NOW = 75
 STOP_SECONDS = 29.0
 
 
-async def run(config: Path, crash_at: str | None) -> None:
+def freeze() -> None:
+    """What a machine that swaps, or moves to another host, does: all of it stands still, and then goes on from there."""
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+async def run(config: Path, crash_at: str | None, freeze_at: str | None) -> None:
     settings = load_settings(config)
-    points = CrashPoints(None if crash_at is None else Point.parse(crash_at))
-    wrap = Wrap(store=points.store, endpoint=points.endpoint, signer=points.signer)
+    deadly = CrashPoints(None if crash_at is None else Point.parse(crash_at))
+    cold = CrashPoints(None if freeze_at is None else Point.parse(freeze_at), end=freeze)
+    wrap = Wrap(
+        store=lambda store: deadly.store(cold.store(store)),
+        endpoint=lambda endpoint: deadly.endpoint(cold.endpoint(endpoint)),
+        signer=lambda signer: deadly.signer(cold.signer(signer)),
+    )
     with server.until_signalled(STOP_SECONDS) as stop, server.bind(settings.listen) as listening:
         async with Nonchalant.open(settings, wrap=wrap) as node:
             print(f"owner {node.engine.cluster.owner}", flush=True)
@@ -45,10 +56,11 @@ def main(arguments: Sequence[str] | None = None, output: Path | None = None) -> 
     parser = argparse.ArgumentParser(prog="python -m tests.e2e.chaos.member", description=__doc__)
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--crash-at", metavar="N|CALL:SIDE:OCCURRENCE", help="die by kill -9 at this point")
+    parser.add_argument("--freeze-at", metavar="N|CALL:SIDE:OCCURRENCE", help="stop there until SIGCONT")
     options = parser.parse_args(arguments)
     logs.configure(LogFormat.JSON, sys.stderr)
     try:
-        uvloop.run(run(options.config, options.crash_at))
+        uvloop.run(run(options.config, options.crash_at, options.freeze_at))
     except NonchalantError as error:
         print(f"not now: {error}", flush=True)
         sys.exit(NOT_NOW)

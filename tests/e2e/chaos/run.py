@@ -68,7 +68,7 @@ class Figures:
         said = ", ".join(f"{event} {times}" for event, times in self.warnings.most_common())
         what = (
             f"{load.asked} transactions over {plan.accounts} accounts through {plan.nodes} nodes, leases of {plan.lease:g} s, "
-            f"seed {plan.seed}: {crowd.killed} times kill -9 at a crash point, {done} ({ways}); "
+            f"seed {plan.seed}: {crowd.killed} times kill -9 at a crash point, frozen {crowd.frozen} times, {done} ({ways}); "
             f"{crowd.left} stopped by SIGTERM, {crowd.not_now} starts found no database; {self.seconds:.0f} s"
         )
         clients = (
@@ -93,12 +93,17 @@ async def _run(
     folder: Path, plan: Plan, server: Cluster, chain: Anvil, began: float, say: Callable[[str], None]
 ) -> Figures:
     ear, chances = Ear(), [random.Random(f"{plan.seed} {part}") for part in ("crowd", "harms", "load")]
-    options = {"nodes": plan.nodes, "accounts": plan.accounts, "lease": plan.lease, "kills": plan.kills}
+    options = {
+        "nodes": plan.nodes,
+        "accounts": plan.accounts,
+        "lease": plan.lease,
+        "kills": plan.kills,
+        "freezes": plan.freezes,
+    }
     async with gathered(folder, chain, server, **options, ear=ear, chance=chances[0]) as crowd:
         wanted = {
             "restarts": plan.restarts,
             "backends": plan.backends,
-            "freezes": plan.freezes,
             "database cuts": plan.cuts,
             "chain cuts": plan.cuts,
             "reorgs": plan.reorgs,
@@ -166,7 +171,7 @@ async def _tell(crowd: Crowd, harms: Harms, load: Load, server: Cluster, say: Ca
         done = ", ".join(f"{name} {harms.done[name]}/{times}" for name, times in harms.wanted.items() if times)
         alive = sum(one.is_alive for one in crowd.members)
         say(
-            f"{time.monotonic() - began:4.0f} s: {alive} alive, kills {crowd.killed}/{crowd.kills}, {done}; "
+            f"{time.monotonic() - began:4.0f} s: {alive} alive, kills {crowd.killed}/{crowd.kills}, freezes {crowd.frozen}/{crowd.freezes}, {done}; "
             f"{len(load.acknowledged)} of {load.transactions} accepted: {states}"
         )
 

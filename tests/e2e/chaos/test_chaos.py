@@ -12,10 +12,10 @@ async def test_nodes_that_die_freeze_and_lose_their_database_pay_everybody_exact
     plan = Plan(transactions=150, kills=10, restarts=3, backends=10, freezes=1, cuts=1, reorgs=1, accounts=6, seed=4)
     figures = await run(tmp_path, plan)
     assert figures.crowd.killed >= plan.kills
+    assert figures.crowd.frozen >= plan.freezes
     assert figures.harms.done == {
         "restarts": 3,
         "backends": 10,
-        "freezes": 1,
         "database cuts": 1,
         "chain cuts": 1,
         "reorgs": 1,
