@@ -31,8 +31,8 @@ ETHER = 10**18
 
 # A node that has not come to its point by then never may: it is told to stop, as in a deployment.
 LONGEST_LIFE_SECONDS = 20.0
-# How many lives have a moment of standing still, until there were enough.
-FREEZING_LIVES = 0.3
+# How many lives at least have a moment of standing still, until there were enough.
+FREEZING_LIVES = 0.15
 # How long a dead one stays away.
 AWAY_SECONDS = (0.0, 1.5)
 
@@ -172,9 +172,9 @@ class Crowd:
 
     async def _keep(self, one: Member) -> None:
         while not self._over:
-            point = a_point(self.chance) if self.killed < self.kills else None
+            point = a_point(self.chance) if self.killed < self.kills or self.frozen < self.freezes else None
             cold = None
-            if self.frozen < self.freezes and self.chance.random() < FREEZING_LIVES:
+            if self.chance.random() < self._odds_of_freezing():
                 cold, point = a_cold_point(self.chance)
             one.start(point, cold)
             began = time.monotonic()
@@ -201,6 +201,11 @@ class Crowd:
             if not self._over:
                 away = self.chance.uniform(*AWAY_SECONDS)
                 await asyncio.sleep(max(away, 0.3 - (time.monotonic() - began)))
+
+    def _odds_of_freezing(self) -> float:
+        """For one life: so that the freezes last as long as the kills, and come to an end."""
+        left = self.freezes - self.frozen
+        return max(FREEZING_LIVES, left / max(1, self.kills - self.killed)) if left > 0 else 0.0
 
     async def _thaw(self, one: Member) -> None:
         """Let it go on when others have had time to take what it had."""
