@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 
 from nonchalant.errors import LeaseLost, RowMoved
 from nonchalant.ports import Filter
+from nonchalant.store.connections import Connections
 from nonchalant.store.postgres import PostgresStore
 from tests.examples import LANE
 from tests.postgres import Cluster, give, program, running, unprivileged
@@ -87,6 +88,15 @@ async def test_a_crash_that_takes_the_unwritten_end_of_the_log_is_not_taken_for_
     await store.commit(filler(lease, 1), lease)
     assert await store.incarnation() == 0
     await store.close()
+
+
+async def test_a_server_that_acknowledges_early_does_not_do_so_here(server: Cluster) -> None:
+    early = {"synchronous_commit": "off"}
+    async with (
+        asyncpg.create_pool(server.dsn, min_size=1, max_size=1, server_settings=early) as pool,
+        Connections(pool, 1.0).transaction() as connection,
+    ):
+        assert await connection.fetchval("SHOW synchronous_commit") == "on"
 
 
 async def test_an_older_state_put_back_is_noticed_once_by_nodes_that_saw_the_newer_one(server: Cluster) -> None:

@@ -48,7 +48,9 @@ class Connections:
         stall = f"{millis(stall_seconds)}ms"
         self._begin = (
             "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; "
-            f"SET LOCAL lock_timeout = '{stall}'; SET LOCAL idle_in_transaction_session_timeout = '{stall}'"
+            f"SET LOCAL lock_timeout = '{stall}'; SET LOCAL idle_in_transaction_session_timeout = '{stall}'; "
+            # A commit that is acknowledged before it is flushed could be lost without a trace.
+            "SELECT set_config('synchronous_commit', 'on', TRUE) WHERE current_setting('synchronous_commit') = 'off'"
         )
 
     @classmethod
