@@ -158,6 +158,7 @@ async def _act(desk: Desk, work: Work, wish: Wish) -> None:
             if tx is None or not isinstance(act, Cancel):
                 # Also what we hold: what stands in for a row that cannot be read has no payload to sign.
                 stored = await desk.store.transaction(act.tx_id)
+                desk.check_lease()  # past its end the row may be another owner's work, and have a slot unknown here
                 tx = tx or stored
             if tx is None or not tx.live:
                 raise Refusal("already_ended", f"it is {tx.state} already" if tx else "there is no such transaction")
