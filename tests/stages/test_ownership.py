@@ -57,6 +57,24 @@ async def test_a_frozen_owner_cannot_write_even_what_no_row_version_guards(rig: 
     assert await rig.events("lane.attention") == []
 
 
+@staged()
+async def test_a_frozen_owner_does_not_stumble_over_what_its_heir_sent(rig: Rig) -> None:
+    """It wakes up where it reads what people want, and one wants to cancel what got its nonce meanwhile."""
+    old = rig.node
+    await rig.reaches(await rig.submit("first"), State.SENT)
+    rig.freeze_at(old, "store.orders", 25.0)
+    heir = await rig.start_node()
+    second = await rig.reaches(await rig.submit("second", via=heir), State.SENT)
+    assert await owner_of(rig) is heir
+    rig.kill(heir)
+    await rig.asking.cancel(second.id)
+    await rig.advance(45.0)
+    assert await owner_of(rig) is old
+    assert await rig.told(second, "tx.attention") == []
+    await rig.mine()
+    assert rig.executions("second") == 0
+
+
 @lesson("died-after-resend")
 @lesson("no-fencing")
 @staged()
