@@ -164,6 +164,7 @@ def _check(row: dict[str, Any], books: Books, done: Mapping[What, list[Deed]], b
     assert len(mine) <= 1, f"{key} consumed {len(mine)} nonces"
     if state in RAN:
         assert len(ran) == 1, f"{key} ran {len(ran)} times and is called {state}"
+        assert mine, f"{key} ran by bytes that are nowhere recorded: {ran}"
         [deed], [attempt] = ran, mine
         assert deed.what == payloads[attempt["payload_version"] - 1], key
         assert deed.status == RAN[state], f"{key} is called {state}"

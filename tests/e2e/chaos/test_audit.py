@@ -1,0 +1,94 @@
+"""The audit itself: it passes what is right, and finds each promise that is broken behind everybody's back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+
+import asyncpg
+import pytest
+
+from nonchalant.app import Nonchalant
+from nonchalant.model import State
+from tests.e2e.chaos.audit import Verdict, audit
+from tests.e2e.rig import settings
+from tests.e2e.site import Site, pay
+from tests.postgres import Cluster
+
+SCHEMA = "audited"
+KEYS = ("a", "b", "c")
+
+
+@dataclass
+class Aftermath:
+    """Three payments that settled, and what the harness would know of them."""
+
+    site: Site
+    connection: asyncpg.Connection
+    acknowledged: dict[str, str]
+    sent: dict[bytes, int]
+
+    async def audit(self) -> Verdict:
+        return await audit(
+            self.site.chain,
+            self.connection,
+            acknowledged=self.acknowledged,
+            asked=len(KEYS),
+            unwanted=(),
+            sent=self.sent,
+            stopped=(),
+        )
+
+
+@pytest.fixture
+async def aftermath(site: Site, postgres: Cluster) -> AsyncIterator[Aftermath]:
+    made = settings(site.folder, site.chain.url, accounts=1)
+    async with Nonchalant.open(replace(made, store=f"{postgres.dsn}?schema={SCHEMA}")) as node:
+        handles = [await pay(node, key) for key in KEYS]
+        await site.settle(*handles)
+        assert {handle.transaction.state for handle in handles} == {State.CONFIRMED}
+    connection = await asyncpg.connect(postgres.dsn, server_settings={"search_path": SCHEMA})
+    raws = await connection.fetch("SELECT raw FROM attempts")
+    # Without the triggers that would not have any of it.
+    await connection.execute("SET session_replication_role = replica")
+    yield Aftermath(
+        site,
+        connection,
+        {key: handle.id for key, handle in zip(KEYS, handles, strict=True)},
+        {row["raw"]: time.time_ns() // 1_000_000 for row in raws},
+    )
+    await connection.execute(f"SET client_min_messages = error; DROP SCHEMA {SCHEMA} CASCADE")
+    await connection.close()
+
+
+BROKEN = {
+    "P2: acknowledged, and not in the store": "DELETE FROM transactions WHERE idempotency_key = 'b'",
+    "P2, P8: left over": "UPDATE slots SET settled = FALSE, settled_at = NULL WHERE nonce = 1",
+    "P7: ended as nobody asked": (
+        "UPDATE transactions SET state = 'failed', failure = '[]' WHERE idempotency_key = 'c'"
+    ),
+    "ran by bytes that are nowhere recorded": "DELETE FROM attempts WHERE nonce = 2",
+    "P1: .* ran at the slot of another": (
+        "UPDATE slots SET tx_id = (SELECT id FROM transactions WHERE idempotency_key = 'b') WHERE nonce = 0"
+    ),
+    "P4: sent at .*, and recorded later": "UPDATE attempts SET signed_at = signed_at + 3600000 WHERE nonce = 1",
+    "P6: .*a stale owner wrote": "UPDATE attempts SET epoch = epoch + 1 WHERE nonce = 0",
+    "was told": "DELETE FROM events WHERE kind = 'tx.confirmed' AND tx_id IN (SELECT min(id) FROM transactions)",
+    r"tx_\w+: \[.tx.signed": "DELETE FROM events WHERE kind = 'tx.accepted' AND tx_id IN (SELECT min(id) FROM transactions)",
+}
+
+
+async def test_each_promise_that_was_broken_is_found(aftermath: Aftermath) -> None:
+    verdict = await aftermath.audit()
+    assert (verdict.ends, verdict.attempts, verdict.sent, verdict.fillers) == ({"confirmed": 3}, 3, 3, 0)
+    for words, harm in BROKEN.items():
+        harmed = aftermath.connection.transaction()
+        await harmed.start()
+        await aftermath.connection.execute(harm)
+        with pytest.raises(AssertionError, match=words):
+            await aftermath.audit()
+        await harmed.rollback()
+    aftermath.sent[b"\x02never recorded"] = 0
+    with pytest.raises(AssertionError, match="P4: sent, and nowhere recorded"):
+        await aftermath.audit()
