@@ -71,7 +71,7 @@ async def weaknesses(installation: Installation) -> dict[str, str]:
     with unreachable(installation):
         async with connected(installation) as connection:
             found = await connection.fetch(
-                "SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit')"
+                "SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'full_page_writes')"
             )
     return {
         f"the server runs with {row['name']} = off: a crash loses what was acknowledged": f"set {row['name']} = on there"
