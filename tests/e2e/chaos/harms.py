@@ -20,6 +20,7 @@ from tests.postgres import Cluster
 
 NOBODY_DIED_SECONDS = 180.0
 
+BLOCK_SECONDS = 0.5
 DEEPEST_REORG = 3
 
 # Longer than a lease, so that somebody else takes the lanes meanwhile.
@@ -43,6 +44,7 @@ class Harms:
     lease: float
     wanted: Mapping[str, int]
     chance: random.Random
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # who makes blocks
     done: Counter[str] = field(default_factory=Counter)
     ways: Counter[str] = field(default_factory=Counter)  # of which kinds those were
 
@@ -148,5 +150,13 @@ class Harms:
 
     async def reorg(self) -> bool:
         """The last blocks are others, and what they had executed is forgotten: it must be sent again."""
-        await self.chain.reorg(self.chance.randint(1, DEEPEST_REORG))
+        async with self.turn:
+            await self.chain.reorg(self.chance.randint(1, DEEPEST_REORG))
         return True
+
+    async def mine(self) -> None:
+        """Blocks by the clock. Not by anvil's own: one that falls into a reorg leaves a hole in its chain."""
+        while True:
+            await asyncio.sleep(BLOCK_SECONDS)
+            async with self.turn:
+                await self.chain.mine()

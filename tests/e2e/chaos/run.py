@@ -25,7 +25,6 @@ from tests.e2e.chaos.load import Load
 from tests.e2e.rig import until
 from tests.postgres import Cluster
 
-BLOCK_SECONDS = 0.5
 # Finality is twice as many blocks behind the head: deeper than the deepest reorg.
 SLOTS_IN_AN_EPOCH = 3
 SETTLE_SECONDS = 300.0
@@ -85,7 +84,7 @@ async def run(folder: Path, plan: Plan, say: Callable[[str], None] = print) -> F
     began = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     with postgres.running() as server:
-        async with anvil.running(block_time=BLOCK_SECONDS, slots_in_an_epoch=SLOTS_IN_AN_EPOCH) as chain:
+        async with anvil.running(slots_in_an_epoch=SLOTS_IN_AN_EPOCH) as chain:
             return await _run(folder, plan, server, chain, began, say)
 
 
@@ -113,8 +112,10 @@ async def _run(
         senders = [address_of(number) for number in range(plan.accounts)]
         load = Load([one.url for one in crowd.members], senders, plan.transactions, lambda: harms.share, chances[2])
         async with asyncio.TaskGroup() as group:
-            watching = group.create_task(crowd.lookout.watch())
-            telling = group.create_task(_tell(crowd, harms, load, server, say))
+            without_end = [
+                group.create_task(task)
+                for task in (crowd.lookout.watch(), harms.mine(), _tell(crowd, harms, load, server, say))
+            ]
             living = group.create_task(crowd.run())
             asking = group.create_task(load.run())
             await harms.run()
@@ -125,8 +126,8 @@ async def _run(
             await until(lambda: _settled(server), lambda: "everything settled", seconds=SETTLE_SECONDS, every=0.5)
             await crowd.dissolve()
             await living
-            watching.cancel()
-            telling.cancel()
+            for task in without_end:
+                task.cancel()
         connection = await asyncpg.connect(server.dsn, server_settings={"search_path": SCHEMA})
         try:
             verdict = await audit(
