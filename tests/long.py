@@ -270,9 +270,10 @@ def confuse(reached: Reached, left: Callable[[], float]) -> None:
     with tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as folder:
         try:
             figures = asyncio.run(chaos.run(Path(folder), chaos.Plan(**CHAOS, seed=seed)))
-        except* AssertionError as errors:
+        except (AssertionError, ExceptionGroup) as error:
             words = " ".join(f"--{name} {value}" for name, value in CHAOS.items())
-            raise Failed(f"python -m tests.e2e.chaos {words} --seed {seed}\n{errors.exceptions[0]}") from errors
+            told = error.exceptions[0] if isinstance(error, ExceptionGroup) else error
+            raise Failed(f"python -m tests.e2e.chaos {words} --seed {seed}\n{told}") from error
     reached.chaoses += 1
     reached.chaos_transactions += figures.load.asked
     reached.chaos_kills += figures.crowd.killed

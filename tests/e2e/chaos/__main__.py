@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 import tempfile
 from pathlib import Path
 
 from tests import results
-from tests.e2e.chaos.run import Figures, Plan, run
-
-HEADING = "Chaos"
+from tests.e2e.chaos.run import Plan, run
 
 
 def main() -> None:
@@ -43,11 +40,8 @@ def main() -> None:
             figures = asyncio.run(run(Path(made), Plan(**options), _say))
     print("\n".join([*figures.lines(), "", *figures.table()]))
     if record:
-        note(figures, " ".join(["python -m tests.e2e.chaos", *sys.argv[1:]]))
-
-
-def note(figures: Figures, command: str) -> None:
-    results.record(HEADING, command, figures.lines(), figures.table())
+        words = " ".join(f"--{name} {value}" for name, value in options.items())
+        results.record("Chaos", f"python -m tests.e2e.chaos {words}", figures.lines(), figures.table())
 
 
 def _say(text: str) -> None:
