@@ -35,6 +35,7 @@ async def begin(desk: Desk) -> None:
     work = desk.work()
     work.record(replace(record, quarantined_below=bound, incarnation=desk.incarnation))
     work.mark_lane(_quarantine_mark(work, bound))
+    desk.check_lease()  # past its end what the chain shows may be another owner's work: no reason to alarm anybody
     log.warning("lane.quarantined", lane=str(desk.key), below=bound)
     await desk.commit(work)
 
