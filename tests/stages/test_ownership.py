@@ -75,21 +75,6 @@ async def test_a_frozen_owner_does_not_stumble_over_what_its_heir_sent(rig: Rig)
     assert rig.executions("second") == 0
 
 
-@staged()
-async def test_a_frozen_owner_does_not_take_what_its_heir_sent_for_a_strangers(rig: Rig) -> None:
-    """It has read the lane and asks the chain, which has executed meanwhile what this copy of the lane does not know."""
-    old = rig.node
-    rig.freeze_at(old, "node.account", 25.0)
-    tx = await rig.submit("pay")
-    heir = await rig.start_node()
-    await rig.reaches(tx, State.SENT)
-    assert await owner_of(rig) is heir
-    await rig.mine()
-    await rig.advance(30.0)
-    assert any("lease.lost" in line for line in rig.trace.lines if f" {old.name} " in line)
-    assert not any("lane.quarantined" in line for line in rig.trace.lines)
-
-
 @lesson("died-after-resend")
 @lesson("no-fencing")
 @staged()
