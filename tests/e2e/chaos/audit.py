@@ -44,8 +44,8 @@ class Verdict:
     def __str__(self) -> str:
         ends = ", ".join(f"{state} {count}" for state, count in sorted(self.ends.items()))
         return (
-            f"audit clean: {ends}; {self.attempts} attempts recorded, of which {self.sent} were seen on the wire, none "
-            f"before it was recorded; {self.epochs} epochs; on the chain {self.bumps} bumps, {self.cancels} cancels, "
+            f"audit clean: {ends}; {self.attempts} attempts recorded, of which {self.sent} were seen on the wire, all "
+            f"with an earlier time of signing; {self.epochs} epochs; on the chain {self.bumps} bumps, {self.cancels} cancels, "
             f"{self.fillers} fillers; the store thought to have lost commits {self.losses} times"
         )
 
@@ -124,7 +124,7 @@ async def _final_and_gapless(node: Anvil, ledger: Books) -> None:
 
 
 def _recorded_first(ledger: Books, sent: Mapping[bytes, int]) -> None:
-    """P4: whatever left a node was committed before."""
+    """P4: whatever left a node is recorded, with a time of signing before it left. When that was committed, no row tells."""
     for raw, at in sent.items():
         attempt = ledger.attempts.get("0x" + keccak(raw).hex())
         assert attempt is not None, f"P4: sent, and nowhere recorded: {raw.hex()}"
