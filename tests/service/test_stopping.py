@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 from nonchalant import app
 from nonchalant.app import Nonchalant, SystemClock, Wrap
 from nonchalant.config import parse_settings
+from nonchalant.errors import StoreUnavailable
 from nonchalant.leaving import Leaving
 from nonchalant.ports import Store
 from tests.service.conftest import SENDER
@@ -35,22 +36,28 @@ async def test_a_step_that_hangs_or_fails_is_told_and_the_next_one_is_taken() ->
     async def fail() -> None:
         raise OSError("no space left on device")
 
+    async def miss() -> None:
+        raise StoreUnavailable("the server is away")
+
     async def go() -> None:
         taken.append("store")
 
     with capture_logs() as logs:
         leaving = Leaving(SystemClock())
+        await leaving.step("intake", miss(), seconds=FAR_TOO_LONG)
         await leaving.step("engine", hang(), seconds=0.01)
         await leaving.step("connections", fail(), seconds=FAR_TOO_LONG)
         await leaving.step("store", go(), seconds=FAR_TOO_LONG)
         leaving.over()
     assert taken == ["store"]
     assert [(log["event"], log.get("step")) for log in logs] == [
+        ("shutdown.incomplete", "intake"),
         ("shutdown.slow", "engine"),
         ("shutdown.failed", "connections"),
         ("shutdown.done", None),
     ]
-    assert set(logs[-1]) > {"seconds", "engine", "connections", "store"}
+    assert [log["event"] for log in logs if "exc_info" in log] == ["shutdown.failed"]  # frames only of what is odd
+    assert set(logs[-1]) > {"seconds", "intake", "engine", "connections", "store"}
 
 
 class Unreleasing:

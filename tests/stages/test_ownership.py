@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from nonchalant import reconcile
+from nonchalant.errors import LeaseLost
 from nonchalant.model import State
 from nonchalant.sim.gate import Ambush, Boundary, StoreAilment
 from tests.lessons import lesson
@@ -73,6 +77,19 @@ async def test_a_frozen_owner_does_not_stumble_over_what_its_heir_sent(rig: Rig)
     assert await rig.told(second, "tx.attention") == []
     await rig.mine()
     assert rig.executions("second") == 0
+
+
+@staged()
+async def test_an_owner_past_its_lease_does_not_take_what_its_heir_sent_for_a_strangers(rig: Rig) -> None:
+    """It has read the lane and asked the chain, which has executed meanwhile what this copy of the lane does not know."""
+    await rig.reaches(await rig.submit("pay"), State.SENT)
+    desk = rig.node.engine.desks[ALICE]
+    assert desk.lane.record.next_nonce == 1
+    desk.lane.count = 2  # as the chain tells when an heir has used another nonce
+    desk.lease = replace(desk.lease, until=desk.clock.monotonic())
+    with pytest.raises(LeaseLost):
+        await reconcile.begin(desk)
+    assert not any("lane.quarantined" in line for line in rig.trace.lines), "nobody is alarmed"
 
 
 @lesson("died-after-resend")

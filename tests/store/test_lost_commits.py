@@ -96,7 +96,7 @@ async def test_a_server_that_acknowledges_early_does_not_do_so_here(server: Clus
         asyncpg.create_pool(server.dsn, min_size=1, max_size=1, server_settings=early) as pool,
         Connections(pool, 1.0).transaction() as connection,
     ):
-        assert await connection.fetchval("SHOW synchronous_commit") == "on"
+        assert await connection.fetchval("SHOW synchronous_commit") == "local"
 
 
 async def test_an_older_state_put_back_is_noticed_once_by_nodes_that_saw_the_newer_one(server: Cluster) -> None:

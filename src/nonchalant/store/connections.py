@@ -50,7 +50,7 @@ class Connections:
             "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; "
             f"SET LOCAL lock_timeout = '{stall}'; SET LOCAL idle_in_transaction_session_timeout = '{stall}'; "
             # A commit that is acknowledged before it is flushed could be lost without a trace.
-            "SELECT set_config('synchronous_commit', 'on', TRUE) WHERE current_setting('synchronous_commit') = 'off'"
+            "SELECT set_config('synchronous_commit', 'local', TRUE) WHERE current_setting('synchronous_commit') = 'off'"
         )
 
     @classmethod
