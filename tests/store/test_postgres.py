@@ -67,7 +67,8 @@ async def test_a_node_goes_on_after_the_server_was_restarted(caplog: pytest.LogC
             await accept(store, "after")
             assert [tx.id for tx in await store.transactions(Filter())] == ["after", "before"]
             assert await store.incarnation() == 0
-    assert caplog.records == [], "the driver has nothing to say that was not said in our words"
+    words = [record for record in caplog.records if record.name.startswith("asyncpg")]
+    assert words == [], "the driver has nothing to say that was not said in our words"
 
 
 @pytest.mark.parametrize("happened", [False, True])
