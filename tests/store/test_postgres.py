@@ -142,7 +142,7 @@ async def test_a_renewal_does_not_wait_for_a_lane_that_is_busy_and_renews_it_in_
 
     async def busy() -> None:
         async with store._work.transaction() as connection:
-            await store._run(connection, _only_fence(leases[3]))
+            await store._run(connection, _only_fence(leases[3]), [])
             entered.set()
             await go_on.wait()
 
@@ -180,7 +180,7 @@ async def test_an_owner_that_is_frozen_inside_its_transaction_does_not_hold_a_ta
         assert epoch is not None
         lease = Lease(LANE, "frozen", epoch, 0.0)
         connection = await store._work.begun()
-        await store._run(connection, _only_fence(lease))
+        await store._run(connection, _only_fence(lease), [])
         # It does not go on; whoever wants the lane asks until he has it.
         other = await second(store, postgres, stall_seconds=0.3)
         async with asyncio.timeout(10):
@@ -248,7 +248,7 @@ async def test_a_key_that_is_just_being_removed_executes_nothing_again(store: Po
     await store.alter_queued(moved, events)
     other = await second(store, postgres)
     async with store._work.transaction() as connection:
-        await store._run(connection, _removing("old"))
+        await store._run(connection, _removing("old"), [])
         again = asyncio.create_task(other.accept([a_request("new", idempotency_key="k")], limits=LIMITS))
         await asyncio.sleep(0.1)
         assert not again.done()

@@ -32,7 +32,7 @@ async def test_a_position_is_seen_only_after_all_lower_ones(store: PostgresStore
     seen: list[int] = []
     position = await store.last_position()
     async with store._work.transaction() as connection:
-        await store._run(connection, _telling(late, told(1)))
+        await store._run(connection, _telling(late, told(1)), [])
         await store.commit(Change(events=(told(2),)), lease)
         for event in await store.events_after(position, limit=9):
             seen.append(int(str(event.data["number"])))
