@@ -71,11 +71,14 @@ def string(found: Found) -> str:
     return found.value
 
 
-def whole(least: int, most: int) -> Callable[[Found], int]:
+def whole(least: int, most: int, *, what: str = "a whole number") -> Callable[[Found], int]:
     def parse(found: Found) -> int:
-        if not isinstance(found.value, int) or isinstance(found.value, bool) or not least <= found.value <= most:
-            raise bad(found.path, f"expected a whole number from {least} to {most}")
-        return found.value
+        value = found.value
+        if found.from_environment and isinstance(value, str) and re.fullmatch(r"\d{1,9}", value, re.ASCII):
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise bad(found.path, f"expected {what} from {least} to {most}")
+        return value
 
     return parse
 
@@ -93,15 +96,7 @@ def seconds(least: float, most: float) -> Callable[[Found], float]:
 
 
 def days(least: int, most: int) -> Callable[[Found], int]:
-    def parse(found: Found) -> int:
-        value = found.value
-        if found.from_environment and isinstance(value, str) and re.fullmatch(r"\d{1,9}", value, re.ASCII):
-            value = int(value)
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise bad(found.path, f"expected days, a whole number from {least} to {most}")
-        return value
-
-    return parse
+    return whole(least, most, what="days, a whole number")
 
 
 def flag(found: Found) -> bool:

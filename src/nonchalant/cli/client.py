@@ -35,7 +35,6 @@ class Refusal(NonchalantError):
     def __init__(self, status: int, code: str, detail: str, data: Mapping[str, Any] | None = None) -> None:
         super().__init__(f"{detail} ({code})")
         self.status = status
-        self.problem = code
         self.data = data or {}  # what else was told
 
 
