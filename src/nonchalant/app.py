@@ -156,7 +156,7 @@ class Nonchalant:
             adviser=adviser,
         )
         if isinstance(kept, PostgresStore) and kept.wakes is not None:
-            kept.wakes.hear = engine.hear
+            kept.wakes.hear, kept.wakes.hear_free = engine.hear, engine.hear_free
         limits = {lane: account.queue_limit for lane, (_, account) in keys.items()}
         intake = Intake(store, clock, limits=limits, arrived=engine.poke)
         node = cls(

@@ -179,6 +179,11 @@ class Engine:
                 self.poke(lane)
         self.notifier.wake.set()
 
+    def hear_free(self, lanes: Sequence[LaneKey]) -> None:
+        """Another node let these go. If there was work when we last looked, somebody should take them now."""
+        if not self._elsewhere.isdisjoint(lanes):
+            self._sweep_now.set()
+
     # services
 
     def _serve(self, service: Coroutine[None, None, None]) -> None:

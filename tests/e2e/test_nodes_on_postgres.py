@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from dataclasses import replace
 
 import asyncpg
@@ -52,6 +54,27 @@ async def test_what_one_node_accepts_another_works_and_hands_over_when_it_stops(
         assert {handle.transaction.state for handle in everything} == {State.CONFIRMED}
         assert [handle.transaction.nonce for handle in everything] == list(range(7))
         assert await owner(stays) in (None, stays.engine.cluster.owner)
+
+
+async def test_what_a_node_lets_go_is_taken_at_once(
+    site: Site, shared: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a sweep: they look for work when they are told, or when they start."""
+    monkeypatch.setattr("nonchalant.parts.SWEEP_SECONDS", 3600.0)
+    async with AsyncExitStack() as life:
+        leaves = await life.enter_async_context(Nonchalant.open(shared))
+        sent = await pay(leaves, "sent")
+        await site.become([sent], State.SENT, mine=False)
+        async with Nonchalant.open(shared) as stays:
+            # Once it has looked, it knows whose the account is.
+            async with asyncio.timeout(30):
+                while not stays.engine._elsewhere:  # noqa: ASYNC110 - nobody tells when a node has looked
+                    await asyncio.sleep(0.02)
+            await life.aclose()
+            kept = await stays.transaction(sent.id)
+            await site.settle(kept, seconds=25)
+            assert kept.transaction.state is State.CONFIRMED
+            assert await owner(stays) in (None, stays.engine.cluster.owner)
 
 
 async def test_a_node_goes_on_when_its_connections_were_cut(site: Site, shared: Settings, postgres: Cluster) -> None:

@@ -155,7 +155,8 @@ class PostgresStore(SqlStore):
 
     async def release(self, leases: Sequence[Lease], owner: str | None = None) -> None:
         await self._write(owning.release(leases, owner), leases=True)
-        self._wake(*(lease.lane for lease in leases))
+        if self.wakes is not None and leases:
+            self.wakes.tell_free(lease.lane for lease in leases)
 
     # a store that lost commits
 

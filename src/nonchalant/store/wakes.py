@@ -27,6 +27,8 @@ LONGEST_NAME = 63
 ANSWER_SECONDS = 5.0
 REST_SECONDS = 1.0
 
+FREE = "free"  # before a lane that was let go
+
 Heard = Callable[[Sequence[LaneKey]], None]
 
 
@@ -34,13 +36,18 @@ def _nobody_hears(_: Sequence[LaneKey]) -> None: ...
 
 
 class Wakes:
-    """This node's ear and voice. `hear` is called with the lanes others spoke of; none of them: there are events."""
+    """This node's ear and voice.
+
+    `hear` is called with the lanes others spoke of; none of them: there are events. `hear_free` with those they let go.
+    """
 
     def __init__(self, installation: Installation, schema: str) -> None:
         self.hear: Heard = _nobody_hears
+        self.hear_free: Heard = _nobody_hears
         self._dsn = installation.dsn
         self._channel = f"nonchalant_{schema}"[:LONGEST_NAME]
         self._lanes: set[LaneKey] = set()
+        self._free: set[LaneKey] = set()
         self._own_pid = 0
         self._due = asyncio.Event()
         self._over = asyncio.Event()
@@ -49,6 +56,11 @@ class Wakes:
     def tell(self, lanes: Iterable[LaneKey]) -> None:
         """Something changed in these lanes; without any, there are new events."""
         self._lanes.update(lanes)
+        self._due.set()
+
+    def tell_free(self, lanes: Iterable[LaneKey]) -> None:
+        """Nobody works these any more."""
+        self._free.update(lanes)
         self._due.set()
 
     async def start(self) -> None:
@@ -85,8 +97,9 @@ class Wakes:
                 self._due.clear()
                 if self._over.is_set():
                     raise ConnectionError("the connection was closed")
-                lanes, self._lanes = sorted(self._lanes), set()
-                await self._say(connection, lanes)
+                lines = [*map(_line, sorted(self._lanes)), *(f"{FREE} {_line(lane)}" for lane in sorted(self._free))]
+                self._lanes, self._free = set(), set()
+                await self._say(connection, lines)
         finally:
             connection.terminate()
 
@@ -94,17 +107,25 @@ class Wakes:
         self._over.set()
         self._due.set()
 
-    async def _say(self, connection: asyncpg.Connection, lanes: Sequence[LaneKey]) -> None:
-        for start in range(0, max(1, len(lanes)), LANES_A_MESSAGE):
-            text = "\n".join(f"{lane.chain_id} {lane.address}" for lane in lanes[start : start + LANES_A_MESSAGE])
+    async def _say(self, connection: asyncpg.Connection, lines: Sequence[str]) -> None:
+        for start in range(0, max(1, len(lines)), LANES_A_MESSAGE):
+            text = "\n".join(lines[start : start + LANES_A_MESSAGE])
             await connection.execute("SELECT pg_notify($1, $2)", self._channel, text)
 
     def _heard(self, _connection: object, pid: int, _channel: str, text: object) -> None:
         if pid == self._own_pid:
             return
-        lanes = []
+        lanes: list[LaneKey] = []
+        free: list[LaneKey] = []
         for line in str(text).splitlines():
-            chain_id, _, address = line.partition(" ")
-            if chain_id.isdecimal() and address:
-                lanes.append(LaneKey(int(chain_id), address))
+            match line.split(" "):
+                case [chain_id, address] if chain_id.isdecimal():
+                    lanes.append(LaneKey(int(chain_id), address))
+                case [word, chain_id, address] if word == FREE and chain_id.isdecimal():
+                    free.append(LaneKey(int(chain_id), address))
         self.hear(lanes)
+        self.hear_free(free)
+
+
+def _line(lane: LaneKey) -> str:
+    return f"{lane.chain_id} {lane.address}"
