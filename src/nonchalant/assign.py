@@ -13,7 +13,7 @@ import structlog
 
 from nonchalant import fees as prices
 from nonchalant import funds, lifecycle, policy, signing
-from nonchalant.desk import MOST_MOVED, SIGNER_MARK, Aside, Desk
+from nonchalant.desk import MOST_MOVED, SIGNER_MARK, Desk, Postponement
 from nonchalant.errors import NodeRefused, Poisoned, RowMoved, SignerFailed, Unencodable, Unreachable
 from nonchalant.health import OUT_OF_FUNDS
 from nonchalant.lanes import Work
@@ -93,8 +93,8 @@ async def assign(desk: Desk) -> bool:
     top, purse = desk.head.top, desk.purse()
     # With less than anything costs, nobody new is looked at: the queue may be long.
     broke = desk.waits_for_funds and purse.lacks(desk.least_cost) > 0
-    resting = [tx_id for tx_id, aside in desk.aside.items() if not aside.is_due(now, top, purse)]
-    if room == 0 or not ((desk.assign_due and not broke) or len(resting) < len(desk.aside)):
+    resting = [tx_id for tx_id, one in desk.postponed.items() if not one.is_due(now, top, purse)]
+    if room == 0 or not ((desk.assign_due and not broke) or len(resting) < len(desk.postponed)):
         return False
     desk.assign_due = False  # from here on, whoever brings work says so again
     room = 1 if desk.careful else room
@@ -107,7 +107,7 @@ async def assign(desk: Desk) -> bool:
     else:
         desk.assign_due = True  # there may be more
     if not due:
-        desk.waits_for_funds = _lack_funds(desk)
+        desk.waits_for_funds = desk.lacks_funds
         return False
     try:
         changed = await _assign(desk, due, everything=len(due) < room)
@@ -155,10 +155,6 @@ def _is_stopped(desk: Desk) -> bool:
     return desk.lane.is_behind or (unhealthy is not None and unhealthy.code != OUT_OF_FUNDS)
 
 
-def _lack_funds(desk: Desk) -> bool:
-    return any(aside.needed is not None for aside in desk.aside.values())
-
-
 async def _hold_twins(desk: Desk, due: Sequence[Transaction]) -> frozenset[TxId]:
     """Hold what the account may have done already, unknown to this store; one stranger holds one transaction."""
     held: set[TxId] = set()
@@ -189,14 +185,12 @@ async def _expire(desk: Desk, due: Sequence[Transaction]) -> frozenset[TxId]:
 def _forget_gone(desk: Desk, due: Collection[TxId], resting: Collection[TxId]) -> None:
     """Postponed ones whose turn has come and that are not queued any more need no place here."""
     known = {*due, *resting}
-    for tx_id in [tx_id for tx_id in desk.aside if tx_id not in known]:
-        del desk.aside[tx_id]
+    for tx_id in [tx_id for tx_id in desk.postponed if tx_id not in known]:
+        del desk.postponed[tx_id]
 
 
 async def _judge(desk: Desk, due: Sequence[Transaction]) -> list[Verdict]:
-    if desk.account_due or desk.seen_at != desk.head.top or desk.rules.shared:
-        # Funds are counted at our head, and nothing of ours would show that somebody else used the key.
-        await desk.see_account()
+    await desk.see_account_at_head()
     market = await desk.eyes.market()
     desk.least_cost = prices.opening(Speed.SLOW, market, desk.rules.fees).max_fee
     verdicts = await asyncio.gather(*(_judge_safely(desk, tx, market) for tx in due))
@@ -272,7 +266,7 @@ def _unanswered(desk: Desk, tx: Transaction, problem: Unreachable) -> Attention 
 
 def _tries(desk: Desk, tx: Transaction) -> int:
     """How often it was tried in vain already."""
-    return desk.aside[tx.id].tries if tx.id in desk.aside else 0
+    return desk.postponed[tx.id].tries if tx.id in desk.postponed else 0
 
 
 async def _waits_for_earlier(desk: Desk, tx: Transaction) -> bool:
@@ -366,14 +360,14 @@ async def _sign_and_commit(desk: Desk, verdicts: list[Verdict], *, everything: b
         desk.blamed.pop(tx.id, None)
         work.move(tx, lifecycle.Assigned(attempt.nonce, attempt.hash))
         work.bind(attempt.nonce, SlotKind.TRANSACTION, attempt)
-        desk.aside.pop(tx.id, None)
+        desk.postponed.pop(tx.id, None)
     if attempts:
         desk.report_foreign(work)
         work.record(replace(work.lane_record, next_nonce=desk.lane.next_after([one.nonce for one in attempts])))
         desk.clear_mark(work, SIGNER_MARK)
     changed = await desk.commit(work)
     everything |= desk.purse().lacks(desk.least_cost) > 0
-    desk.waits_for_funds = everything and not attempts and _lack_funds(desk)
+    desk.waits_for_funds = everything and not attempts and desk.lacks_funds
     charged = {verdict.tx.id: verdict.data_fee for verdict in verdicts if isinstance(verdict, Ready)}
     desk.lane.data_fees |= {one.nonce: charged[one.tx_id] for one in attempts if one.tx_id and charged[one.tx_id]}
     if attempts and desk.unsigned is not None:
@@ -396,9 +390,9 @@ def _postpone(desk: Desk, work: Work, postponed: Postponed) -> None:
     wait = min(LONGEST_RETRY, FIRST_RETRY * 2 ** min(tries - 1, 10))
     waits_for_blocks = attention is not None and attention.code in (WAITS_FOR_EARLIER, OUT_OF_FUNDS)
     at = desk.head.top if waits_for_blocks else None
-    desk.aside[tx.id] = Aside(desk.ticks() + wait, tries, at, postponed.needed)
-    if attention is not None and (tx.attention is None or tx.attention.code != attention.code):
-        work.move(tx, lifecycle.Marked(attention))
+    desk.postponed[tx.id] = Postponement(desk.ticks() + wait, tries, at, postponed.needed)
+    if attention is not None:
+        work.mark(tx, attention)
 
 
 def _prepare(desk: Desk, work: Work, ready: list[Ready]) -> list[tuple[Transaction, Prepared]]:

@@ -115,7 +115,7 @@ class Eyes(Protocol):
 
 
 @dataclass(slots=True)
-class Aside:
+class Postponement:
     """A queued transaction that could not be sent just now: when to try it again, and how often it was tried."""
 
     retry_at: Millis
@@ -190,7 +190,7 @@ class Desk:
     sendings: dict[Hash, Sending] = field(default_factory=dict)
     outlets: dict[str, Outlet] = field(default_factory=dict)
     gapped: dict[str, int] = field(default_factory=dict)  # endpoints that lack something below this nonce
-    aside: dict[TxId, Aside] = field(default_factory=dict)
+    postponed: dict[TxId, Postponement] = field(default_factory=dict)
     waits_for_funds: bool = False  # all that is queued was set aside, and some of it for want of funds
     least_cost: Wei = 0  # of anything at all, as prices were when that was found
     pulse: Pulse | None = None
@@ -240,6 +240,11 @@ class Desk:
         lowest = lane.open_slots()[:BUMPED_AT_ONCE]
         kept = (funds.kept_for_slot(slot, lane.transaction_of(slot), self.rules.fees) for slot in lowest)
         return Purse(lane.balance, lane.committed(), kept)
+
+    @property
+    def lacks_funds(self) -> bool:
+        """Whether something that is postponed waits for funds."""
+        return any(one.needed is not None for one in self.postponed.values())
 
     def sending(self, hash: Hash) -> Sending:
         """What happened to an attempt since this owner took the lane."""
@@ -334,6 +339,11 @@ class Desk:
         # A nonce of ours is used, and we do not know by what: look before believing anything.
         self.lookup_due |= bool(lane.lost_slots())
         return told
+
+    async def see_account_at_head(self) -> None:
+        """Before a nonce is given out: funds are counted at our head, and nothing of ours shows who else used the key."""
+        if self.account_due or self.seen_at != self.head.top or self.rules.shared:
+            await self.see_account()
 
     async def _see_pools(self) -> int:
         """The nonce up to which pools hold everything: what of that is not ours is somebody else's.

@@ -467,7 +467,7 @@ class Engine:
             or desk.strikes.tried_since
             or desk.hook_troubles
             or desk.marked_queued
-            or desk.aside
+            or desk.postponed
             or desk.inbox
             or desk.answers
         )

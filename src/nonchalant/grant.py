@@ -24,8 +24,8 @@ from nonchalant.errors import (
     Unreachable,
     Unreadable,
 )
-from nonchalant.lanes import Work, exposure
-from nonchalant.model import AttemptKind, Draft, Fees, Millis, Mode, Payload, Slot, Speed, Transaction, Wanted
+from nonchalant.lanes import Work
+from nonchalant.model import AttemptKind, Draft, Fees, Millis, Mode, Payload, Slot, Speed, Transaction, Wanted, Wei
 from nonchalant.wishes import (
     MOST_REPLACEMENTS,
     Bump,
@@ -241,7 +241,7 @@ async def _replace(desk: Desk, work: Work, tx: Transaction, slot: Slot, payload:
     if limit is not None and gas > limit:
         raise Refusal("gas_above_block", f"it takes {gas} gas, and a block of this chain has room for {limit}")
     offer = await _offer(desk, slot, wish)
-    _refuse_unless_payable(desk, slot, tx, payload.value + gas * offer.max_fee)
+    _refuse_unless_payable(desk, slot, payload.value + gas * offer.max_fee)
     replaced = work.move(tx, lifecycle.Replaced(payload))
     if wish != tx.fees:
         work.move(tx, lifecycle.Valued(wish))
@@ -259,7 +259,7 @@ async def _bump(desk: Desk, work: Work, tx: Transaction, slot: Slot, fees: Speed
     nothing = slot.payload_version == 0
     offer = await _offer(desk, slot, _bumped(desk, slot, tx) if fees is None else fees)
     payload = Payload.nothing(desk.key.address) if nothing else tx.payload
-    _refuse_unless_payable(desk, slot, tx, payload.value + newest.gas * offer.max_fee)
+    _refuse_unless_payable(desk, slot, payload.value + newest.gas * offer.max_fee)
     named = offer if fees is None and isinstance(tx.fees, Fees) else fees
     if named is not None and not nothing:
         work.move(tx, lifecycle.Valued(named))
@@ -300,7 +300,6 @@ def _refuse_above_cap(desk: Desk, fees: Fees) -> None:
         raise Refusal("fee_above_cap", "the price is above the cap of this account or chain")
 
 
-def _refuse_unless_payable(desk: Desk, slot: Slot, tx: Transaction, cost: int) -> None:
-    lane = desk.lane
-    if cost > lane.balance - (lane.committed() - exposure(slot, tx)):
+def _refuse_unless_payable(desk: Desk, slot: Slot, cost: Wei) -> None:
+    if not desk.lane.can_pay(slot, cost):
         raise Refusal("insufficient_funds", "the account cannot pay that beside what is in flight; fund the account")

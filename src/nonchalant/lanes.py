@@ -149,6 +149,10 @@ class Lane:
             exposure(slot, self.transaction_of(slot)) + self.data_fees.get(slot.nonce, 0) for slot in self.open_slots()
         )
 
+    def can_pay(self, slot: Slot, cost: Wei) -> bool:
+        """Whether the balance covers this at the slot, beside everything else in flight."""
+        return cost <= self.balance - (self.committed() - exposure(slot, self.transaction_of(slot)))
+
     def room(self, *, window: int, unsettled: int) -> int:
         """How many more may be signed: limited by what is in flight, and apart from it by what is not final."""
         return max(0, min(window - len(self.open_slots()), unsettled - len(self.slots)))
@@ -319,6 +323,11 @@ class Work:
         """The transaction may have run already, as this stranger: a person decides. The stranger holds nobody else."""
         self.move(tx, lifecycle.Held(doubt_for(stranger, self.at)))
         self.stranger(replace(stranger, tx_id=tx.id))
+
+    def mark(self, tx: Transaction, attention: Attention) -> None:
+        """Mark the transaction; another reason is news, the same one in other words is not."""
+        if tx.attention is None or tx.attention.code != attention.code:
+            self.move(tx, lifecycle.Marked(attention))
 
     def mark_lane(self, attention: Attention | None) -> None:
         """Set or clear the lane's mark; saying the same thing again is not news."""

@@ -10,7 +10,7 @@ import structlog
 from nonchalant import filling, lifecycle, policy, signing
 from nonchalant.desk import CANNOT_FILL_MARK, FILLER_MARK, FILLER_PAUSE, RESERVATION_MARK, Desk
 from nonchalant.errors import NodeRefused, Poisoned, SignerFailed, Unreachable
-from nonchalant.lanes import Work, exposure
+from nonchalant.lanes import Work
 from nonchalant.model import (
     Attempt,
     AttemptKind,
@@ -159,11 +159,10 @@ def _resend(desk: Desk, work: Work, slot: Slot, newest: Attempt, mark: tuple[str
 
 
 def _mark(desk: Desk, work: Work, slot: Slot, mark: tuple[str, str]) -> None:
-    """Another reason is news: refused at first, it may be at the cap by now. What is nobody's has the lane's mark."""
+    """Refused at first, it may be at the cap by now. What is nobody's has the lane's mark."""
     tx = desk.lane.transaction_of(slot)
     if tx is not None:
-        if tx.attention is None or tx.attention.code != mark[0]:
-            work.move(tx, lifecycle.Marked(Attention(*mark, work.at)))
+        work.mark(tx, Attention(*mark, work.at))
         return
     reason = f"nonce {slot.nonce}: {mark[1]}"
     if slot.kind is SlotKind.RESERVATION:
@@ -173,11 +172,9 @@ def _mark(desk: Desk, work: Work, slot: Slot, mark: tuple[str, str]) -> None:
 
 
 def _can_pay(desk: Desk, slot: Slot, tx: Transaction | None, gas: int, offer: Fees) -> bool:
-    """Whether the balance covers the offer beside everything else in flight: a price nobody can pay replaces none."""
-    lane = desk.lane
-    others = lane.committed() - exposure(slot, tx)
+    """A price nobody can pay replaces none."""
     value = 0 if tx is None or slot.payload_version == 0 else tx.payload.value
-    return value + gas * offer.max_fee <= lane.balance - others
+    return desk.lane.can_pay(slot, value + gas * offer.max_fee)
 
 
 async def _market(desk: Desk) -> Market | None:

@@ -38,8 +38,7 @@ async def reserve(desk: Desk, work: Work, wish_id: str, act: Reserve) -> None:
     lane = desk.lane
     if sum(_is_open(slot) for slot in lane.slots.values()) >= MOST_RESERVATIONS:
         raise Refusal("too_many_reservations", f"{MOST_RESERVATIONS} nonces of this lane are reserved already")
-    if desk.account_due or desk.seen_at != desk.head.top or desk.rules.shared:
-        await desk.see_account()  # as before signing: somebody else may have used the key
+    await desk.see_account_at_head()
     if lane.is_behind:
         raise Refusal("reset_needed", "the chain is behind what was final here; reset the lane if that is right")
     if lane.room(window=desk.window, unsettled=desk.rules.unsettled) == 0:

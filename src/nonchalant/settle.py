@@ -269,6 +269,6 @@ async def _mark(desk: Desk, slots: list[Slot], mark: Attention) -> bool:
     work = desk.work()
     for slot in slots:
         tx = desk.lane.transaction_of(slot)
-        if tx is not None and (tx.attention is None or tx.attention.code != mark.code):
-            work.move(tx, lifecycle.Marked(mark))
+        if tx is not None:
+            work.mark(tx, mark)
     return await desk.commit(work)

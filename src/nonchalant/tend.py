@@ -31,11 +31,7 @@ async def tend(desk: Desk) -> bool:
 
 def _is_about_money(desk: Desk) -> bool:
     """Whether the balance matters now, though nothing may be assigned that would have it looked at."""
-    return (
-        desk.rules.health.min_balance is not None
-        or desk.lane.record.unhealthy is not None
-        or any(aside.needed is not None for aside in desk.aside.values())
-    )
+    return desk.rules.health.min_balance is not None or desk.lane.record.unhealthy is not None or desk.lacks_funds
 
 
 def _signs(desk: Desk) -> Signs:
@@ -68,7 +64,7 @@ def _lacks(desk: Desk) -> Wei:
     purse = desk.purse()
     if purse.left < 0 and desk.seen_at == desk.head.top:
         return -purse.left
-    waiting = [aside.needed for aside in desk.aside.values() if aside.needed is not None]
+    waiting = [one.needed for one in desk.postponed.values() if one.needed is not None]
     if not desk.waits_for_funds or not waiting or desk.lane.open_slots():
         return 0
     return purse.lacks(min(waiting))

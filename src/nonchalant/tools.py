@@ -53,8 +53,7 @@ async def fill(desk: Desk, work: Work, wish_id: str, act: Fill) -> None:
     used = act.nonce is not None and act.nonce in lane.slots and desk.may_fill
     if lane.record.quarantined_below is not None and not used:
         raise Refusal("quarantined", "the lane is in quarantine: it closes by itself what it must, once it may")
-    if desk.account_due or desk.seen_at != desk.head.top or desk.rules.shared:
-        await desk.see_account()
+    await desk.see_account_at_head()
     slot = None if act.nonce is None else lane.slots.get(act.nonce)
     if slot is not None:
         _close_used(desk, work, slot)

@@ -221,6 +221,15 @@ def test_what_is_in_flight_is_committed_and_what_ran_is_not() -> None:
     assert lane.committed() == both - 21_000 * 100
 
 
+def test_a_slot_can_be_offered_what_the_balance_covers_beside_the_others() -> None:
+    first, second = (a_slot(nonce, an_attempt(f"0x0{nonce}", nonce, None, fees=Fees(10, 1), gas=3)) for nonce in (0, 1))
+    lane = Lane(a_record(next_nonce=2), [replace(first, tx_id=None), replace(second, tx_id=None)])
+    lane.balance = 100
+    assert lane.committed() == 60
+    assert lane.can_pay(lane.slots[0], 70)
+    assert not lane.can_pay(lane.slots[0], 71)
+
+
 def test_the_fee_for_data_is_committed_while_it_is_in_flight() -> None:
     lane = a_lane(0, 1)
     plain = lane.committed()

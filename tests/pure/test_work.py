@@ -142,6 +142,15 @@ def test_a_lane_s_mark_is_news_once_and_goes_without_a_word() -> None:
     assert again.change() == Change(lane=a_record())
 
 
+def test_a_transaction_s_mark_is_news_when_its_reason_is_another_one() -> None:
+    work, marked = Work(a_lane(), 5), a_transaction("a", attention=MARK)
+    work.mark(marked, replace(MARK, reason="in other words"))
+    assert not work
+    work.mark(a_transaction("b"), MARK)
+    work.mark(marked, Attention("other", "something else", 5))
+    assert [tx.attention and tx.attention.code for tx in work.change().transactions] == [MARK.code, "other"]
+
+
 def test_a_mark_that_keeps_nothing_waiting_gives_way_and_others_do_not() -> None:
     for known, told in ((None, "look"), ("hook_failed", "look"), ("quarantine", "quarantine")):
         mark = None if known is None else Attention(known, "so it is", 1)

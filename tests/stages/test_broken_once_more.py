@@ -81,7 +81,7 @@ async def test_a_long_queue_without_funds_is_read_in_proportion(rig: Rig) -> Non
         await rig.advance(60.0)
     finally:
         SqliteStore.queued = plain  # type: ignore[method-assign]
-    judged = len(rig.node.engine.desks[ALICE].aside)
+    judged = len(rig.node.engine.desks[ALICE].postponed)
     assert rows < 10 * judged
 
 

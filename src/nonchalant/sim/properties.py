@@ -411,7 +411,7 @@ class Checker:
             sizes = {
                 "sendings": (len(desk.sendings), len(desk.lane.attempt_hashes())),
                 "outlets": (len(desk.outlets), len(desk.chain.endpoints)),
-                "set aside": (len(desk.aside), queue_limits[lane] + len(self._facts.errands)),
+                "postponed": (len(desk.postponed), queue_limits[lane] + len(self._facts.errands)),
                 "transactions": (len(desk.lane.transactions), len(desk.lane.slots)),
                 "slots": (len(desk.lane.slots), desk.rules.unsettled + 4 * desk.rules.largest_window),
             }
