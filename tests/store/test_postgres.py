@@ -61,7 +61,7 @@ async def test_a_node_goes_on_after_the_server_was_restarted(caplog: pytest.LogC
             cluster.stop()
             with pytest.raises(StoreUnavailable):
                 await store.accept([a_request("meanwhile")], limits=LIMITS)
-            with pytest.raises(StoreUnavailable):
+            with pytest.raises(StoreUnavailable, match="Connect call failed"):
                 await store.transaction("before")
             cluster.start()
             await accept(store, "after")

@@ -168,8 +168,9 @@ def _cut(connection: asyncpg.Connection) -> None:
 
 
 def _words(error: BaseException) -> str:
-    """Without the row that PostgreSQL quotes below its message."""
-    return str(error.args[0] if error.args else "") or type(error).__name__
+    """Without the row that PostgreSQL quotes below its message. The first word of the system's errors is a number."""
+    said = error if isinstance(error, OSError) or not error.args else error.args[0]
+    return str(said) or type(error).__name__
 
 
 async def _no_reset(_: object) -> None:
