@@ -175,11 +175,12 @@ def temporary_folder() -> Iterator[Path]:
 
 
 @contextmanager
-def running() -> Iterator[Cluster]:
+def running(settings: dict[str, str] | None = None) -> Iterator[Cluster]:
     """A new server for as long as the block lasts."""
     with temporary_folder() as folder:
         cluster = Cluster(folder)
         cluster.make()
+        cluster.configure(settings or {})
         cluster.start()
         try:
             yield cluster

@@ -18,6 +18,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,11 +95,17 @@ def _count(folder: Path, state: str) -> int:
     return ledger.count_states(folder / "nonchalant.db")[state]
 
 
-async def serve(folder: Path) -> asyncio.subprocess.Process:
+async def serve(folder: Path, environment: Mapping[str, str] | None = None) -> asyncio.subprocess.Process:
     """`nonchalant serve`, as a user would start it; what it says is added to serve.log."""
     command = [str(Path(sys.executable).with_name("nonchalant")), "serve", "--config", str(folder / "nonchalant.toml")]
     with (folder / "serve.log").open("ab") as log:
-        return await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log)
+        return await asyncio.create_subprocess_exec(
+            *command,
+            env={**os.environ, **(environment or {})},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
 
 
 async def restart(folder: Path, port: int) -> Restart:
@@ -108,15 +115,15 @@ async def restart(folder: Path, port: int) -> Restart:
     process = await serve(folder)
     try:
         await until(lambda: is_ready(port), f"ready ({folder / 'serve.log'})", every=0.01)
-        ready, cpu = time.monotonic() - began, _cpu(process.pid)
+        ready, used = time.monotonic() - began, cpu(process.pid)
         await until(lambda: _leases(folder) >= leases + ACCOUNTS, "all lanes taken", every=0.01)
         working = time.monotonic() - began
         await asyncio.sleep(AT_REST_SECONDS)
-        memory = _resident(process.pid)
+        memory = resident(process.pid)
     finally:
         os.kill(process.pid, signal.SIGTERM)
         await process.wait()
-    return Restart(ready, cpu, working, memory)
+    return Restart(ready, used, working, memory)
 
 
 def is_ready(port: int) -> bool:
@@ -133,12 +140,14 @@ def _leases(folder: Path) -> int:
     return int(found)
 
 
-def _cpu(pid: int) -> float:
+def cpu(pid: int) -> float:
+    """What a process used of a core so far, in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _resident(pid: int) -> int:
+def resident(pid: int) -> int:
+    """The memory of a process, in KiB."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
 
