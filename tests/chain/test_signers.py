@@ -12,6 +12,7 @@ import traceback
 import pytest
 from coincurve import PublicKey
 from eth_account import Account
+from eth_account.hdaccount import key_from_seed, seed_from_mnemonic
 
 from nonchalant.chain.evm.addresses import address_of
 from nonchalant.errors import BadSettings, SignerFailed
@@ -123,6 +124,13 @@ def test_a_mnemonic_gives_its_accounts_in_order():
     assert [signer.address for signer in from_mnemonic(MNEMONIC, PATH, 5)] == list(ADDRESSES)
     [one] = from_mnemonic(f"  {MNEMONIC.replace(' ', '  ')}\n", PATH, 1)
     assert one.address == ADDRESSES[0]
+
+
+@pytest.mark.parametrize("path", [PATH, "m/0", "m/44'/60'/3'/1/2147483647", "m/2147483647'/7"])
+def test_a_mnemonic_gives_what_other_wallets_derive_from_it(path):
+    seed = seed_from_mnemonic(MNEMONIC, "")
+    others = [Account.from_key(key_from_seed(seed, f"{path}/{index}")).address.lower() for index in range(20)]
+    assert [signer.address for signer in from_mnemonic(MNEMONIC, path, 20)] == others
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,6 @@ CREATE TABLE nonchalant.lanes (
 );
 
 CREATE INDEX lanes_unhealthy ON nonchalant.lanes (chain_id, address) WHERE unhealthy IS NOT NULL;
-CREATE INDEX lanes_quarantined ON nonchalant.lanes (chain_id, address) WHERE quarantined_below IS NOT NULL;
-CREATE INDEX lanes_by_incarnation ON nonchalant.lanes (incarnation);
 
 -- An operator may give it up; that is counted.
 CREATE TRIGGER settled_bounds_rise BEFORE UPDATE OF settled_below ON nonchalant.lanes

@@ -106,7 +106,8 @@ class Connections:
         raise AssertionError("the last beginning returns or raises")
 
     async def ask_alone(self, sql: str, values: Sequence[Any]) -> Answer:
-        """A statement that only reads, outside of any transaction. It is asked again if its connection was lost."""
+        """A statement outside of any transaction. It is asked again if its connection was lost, so it only reads, or may
+        be run twice."""
         for beginning in range(1, BEGINNINGS + 1):
             connection = await self.pool.acquire(timeout=ANSWER_SECONDS)
             try:

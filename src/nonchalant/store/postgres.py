@@ -34,6 +34,7 @@ from nonchalant.store.talk import (
     Step,
     Tell,
     holder,
+    millis,
 )
 from nonchalant.store.wakes import Wakes
 from nonchalant.store.whereabouts import Whereabouts
@@ -130,11 +131,15 @@ class PostgresStore(SqlStore):
     # leases
 
     async def heartbeat(self, owner: str, ttl: float) -> int:
-        found = await self._look_around()
-        incarnation = self._incarnation
-        live_nodes = await self._write(owning.heartbeat(owner, ttl), leases=True)
+        # Before the question: answers on other connections may overtake this one.
+        seen, incarnation, beat = self._seen, self._incarnation, self._sql["beat"]
+        with refusals():
+            answer = await self._leases.ask_alone(beat.sql, beat.values({"owner": owner, "ttl": millis(ttl)}))
+        [row] = answer.rows
+        found = Whereabouts.of(row)
+        await self._compare(found, row["incarnation"], seen or found, incarnation)
         self._remember([found], incarnation)
-        return live_nodes
+        return int(row["live_nodes"])
 
     async def acquire(self, lane: LaneKey, owner: str, ttl: float) -> int | None:
         try:
@@ -160,20 +165,20 @@ class PostgresStore(SqlStore):
 
     # a store that lost commits
 
-    async def _look_around(self) -> Whereabouts:
-        """See where the server stands, and whether it is where it was."""
-        seen, incarnation = self._seen, self._incarnation
+    async def _look_around(self) -> None:
+        """See where the server stands. A node that starts begins where the store was last seen."""
         found, position = await self._write(_looked(), leases=True)
-        if seen is None:
-            # A node that starts begins where the store was last seen; how far its log went then, nobody knows.
-            seen = Whereabouts(position["system_identifier"], position["timeline"], 0)
-            incarnation = position["incarnation"]
+        # How far its log went then, nobody knows.
+        seen = Whereabouts(position["system_identifier"], position["timeline"], 0)
+        await self._compare(found, position["incarnation"], seen, position["incarnation"])
+
+    async def _compare(self, found: Whereabouts, told: int, seen: Whereabouts, known: int) -> None:
+        """Whether the server is where it was seen, and has lost commits no more often than it says."""
         if found.has_lost(seen):
-            await self._raise_incarnation(found, incarnation, seen)
-            return found
-        self._incarnation = max(self._incarnation, position["incarnation"])
+            await self._raise_incarnation(found, known, seen)
+            return
+        self._incarnation = max(self._incarnation, told)
         self._seen = self._seen or seen
-        return found
 
     def _remember(self, places: Sequence[Whereabouts], incarnation: int) -> None:
         """Where the server stood before a commit that it acknowledged; of no use if it was found to have lost some since.

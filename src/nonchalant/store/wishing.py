@@ -68,8 +68,7 @@ def hold_undecodable(lane: LaneKey, broken: Sequence[TxId]) -> Procedure[None]:
 
 
 def overdue(limit: int) -> Procedure[Sequence[Row]]:
-    [position] = yield from ask("position")
-    return (yield from ask("overdue", incarnation=position["incarnation"], limit=limit))
+    return (yield from ask("overdue", limit=limit))
 
 
 def expire_undecodable(overdue: Sequence[Row]) -> Procedure[None]:

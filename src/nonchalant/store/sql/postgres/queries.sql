@@ -120,29 +120,19 @@ SELECT asked.n, removed.* FROM unnest(
 JOIN nonchalant.removed ON removed.idempotency_key = asked.idempotency_key AND removed.tenant = asked.tenant;
 
 -- lanes_with_work --
--- Lanes with something to assign or to watch, a wish to grant, or an ailment to look after, and who holds them now. Each
--- index is walked from one busy lane to the next: neither lanes at rest nor long queues cost anything.
-WITH RECURSIVE queued AS (
+-- Lanes with something to assign or to watch, a wish to grant, or an ailment to look after, and who holds them now. Also
+-- those of which something waits, held or not, that cannot be called off before the lane is compared with its chain. Each
+-- index is walked from one busy lane to the next, and what is asked of each of them is a subquery of its own, because a
+-- join may read a whole table: neither lanes at rest nor long queues cost anything.
+WITH RECURSIVE live AS (
     (
         SELECT chain_id, address FROM nonchalant.transactions
-        WHERE state = 'queued' AND NOT held ORDER BY chain_id, address LIMIT 1
+        WHERE state IN ('queued', 'signed', 'sent', 'mined') ORDER BY chain_id, address LIMIT 1
     )
     UNION ALL
-    SELECT next.* FROM queued CROSS JOIN LATERAL (
+    SELECT next.* FROM live CROSS JOIN LATERAL (
         SELECT t.chain_id, t.address FROM nonchalant.transactions AS t
-        WHERE t.state = 'queued' AND NOT t.held AND (t.chain_id, t.address) > (queued.chain_id, queued.address)
-        ORDER BY t.chain_id, t.address LIMIT 1
-    ) AS next
-), marked AS (
-    (
-        SELECT chain_id, address FROM nonchalant.transactions
-        WHERE :marked::BOOLEAN AND state = 'queued' AND attention IS NOT NULL ORDER BY chain_id, address LIMIT 1
-    )
-    UNION ALL
-    SELECT next.* FROM marked CROSS JOIN LATERAL (
-        SELECT t.chain_id, t.address FROM nonchalant.transactions AS t
-        WHERE t.state = 'queued' AND t.attention IS NOT NULL
-            AND (t.chain_id, t.address) > (marked.chain_id, marked.address)
+        WHERE t.state IN ('queued', 'signed', 'sent', 'mined') AND (t.chain_id, t.address) > (live.chain_id, live.address)
         ORDER BY t.chain_id, t.address LIMIT 1
     ) AS next
 ), bound AS (
@@ -153,42 +143,77 @@ WITH RECURSIVE queued AS (
         WHERE NOT s.settled AND (s.chain_id, s.address) > (bound.chain_id, bound.address)
         ORDER BY s.chain_id, s.address LIMIT 1
     ) AS next
-), doubtful AS (
-    -- What waits there, held or not, cannot be called off before the lane is compared with its chain.
-    SELECT chain_id, address FROM nonchalant.lanes WHERE quarantined_below IS NOT NULL
-    UNION
-    SELECT chain_id, address FROM nonchalant.lanes WHERE incarnation < (SELECT incarnation FROM nonchalant.meta)
+), waiting AS (
+    SELECT chain_id, address FROM live
+    WHERE (
+            coalesce(
+                (
+                    SELECT c.mode FROM nonchalant.controls AS c
+                    WHERE c.chain_id = live.chain_id AND c.address = live.address
+                ),
+                'open'
+            ) = 'open'
+            AND (
+                SELECT TRUE FROM nonchalant.transactions AS t
+                WHERE t.chain_id = live.chain_id AND t.address = live.address AND t.state = 'queued' AND NOT t.held
+                LIMIT 1
+            )
+        )
+        OR (
+            (
+                SELECT l.quarantined_below IS NOT NULL OR l.incarnation < (SELECT incarnation FROM nonchalant.meta)
+                FROM nonchalant.lanes AS l WHERE l.chain_id = live.chain_id AND l.address = live.address
+            )
+            AND (
+                SELECT TRUE FROM nonchalant.transactions AS t
+                WHERE t.chain_id = live.chain_id AND t.address = live.address
+                    AND t.state IN ('queued', 'signed', 'sent', 'mined') AND t.state = 'queued'
+                LIMIT 1
+            )
+        )
+        OR (
+            :marked::BOOLEAN
+            AND (
+                SELECT TRUE FROM nonchalant.transactions AS t
+                WHERE t.chain_id = live.chain_id AND t.address = live.address
+                    AND t.state = 'queued' AND t.attention IS NOT NULL
+                LIMIT 1
+            )
+        )
 ), busy AS (
-    SELECT queued.chain_id, queued.address FROM queued
-    LEFT JOIN nonchalant.controls AS c ON c.chain_id = queued.chain_id AND c.address = queued.address
-    WHERE coalesce(c.mode, 'open') = 'open'
-    UNION SELECT chain_id, address FROM marked
+    SELECT chain_id, address FROM waiting
     UNION SELECT chain_id, address FROM bound
     UNION SELECT chain_id, address FROM nonchalant.wishes WHERE reply IS NULL
     UNION SELECT chain_id, address FROM nonchalant.lanes WHERE unhealthy IS NOT NULL
-    UNION SELECT chain_id, address FROM doubtful WHERE EXISTS (
-        SELECT 1 FROM nonchalant.transactions AS t
-        WHERE t.chain_id = doubtful.chain_id AND t.address = doubtful.address
-            AND t.state IN ('queued', 'signed', 'sent', 'mined') AND t.state = 'queued'
+)
+SELECT busy.chain_id, busy.address, (
+    SELECT leases.owner FROM nonchalant.leases
+    WHERE leases.chain_id = busy.chain_id AND leases.address = busy.address AND leases.expires_at > nonchalant.millis()
+) AS owner
+FROM busy ORDER BY busy.chain_id, busy.address;
+
+-- beat --
+-- Say that this node lives, forget those that do not, and see how many do and where the server stands; in one statement,
+-- because a node at rest does it all the time. It may be run twice, and waits for the flush like every other commit. Whoever
+-- beats at this very moment is locked, and left alone.
+WITH mine AS (
+    INSERT INTO nonchalant.nodes (owner, expires_at) VALUES (:owner, nonchalant.millis() + :ttl)
+    ON CONFLICT (owner) DO UPDATE SET expires_at = excluded.expires_at
+), dead AS (
+    DELETE FROM nonchalant.nodes WHERE owner IN (
+        SELECT owner FROM nonchalant.nodes
+        WHERE owner <> :owner AND expires_at <= nonchalant.millis() FOR UPDATE SKIP LOCKED
     )
 )
-SELECT busy.chain_id, busy.address, leases.owner FROM busy
-LEFT JOIN nonchalant.leases
-    ON leases.chain_id = busy.chain_id AND leases.address = busy.address AND leases.expires_at > nonchalant.millis()
-ORDER BY busy.chain_id, busy.address;
-
--- heartbeat --
-INSERT INTO nonchalant.nodes (owner, expires_at) VALUES (:owner, nonchalant.millis() + :ttl)
-ON CONFLICT (owner) DO UPDATE SET expires_at = excluded.expires_at;
-
--- forget_dead_nodes --
--- One that beats at this very moment is locked, and left alone.
-DELETE FROM nonchalant.nodes WHERE owner IN (
-    SELECT owner FROM nonchalant.nodes WHERE expires_at <= nonchalant.millis() FOR UPDATE SKIP LOCKED
-);
-
--- live_nodes --
-SELECT count(*) AS n FROM nonchalant.nodes WHERE expires_at > nonchalant.millis();
+SELECT
+    (SELECT system_identifier FROM pg_control_system()) AS system_identifier,
+    ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::BIT(32)::BIGINT AS timeline,
+    (pg_current_wal_insert_lsn() - '0/0'::PG_LSN)::BIGINT AS wal,
+    (SELECT incarnation FROM nonchalant.meta) AS incarnation,
+    (
+        SELECT count(*) FROM nonchalant.nodes WHERE owner <> :owner AND expires_at > nonchalant.millis()
+    ) + 1 AS live_nodes,
+    CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'local', TRUE) END;
 
 -- acquire_lease --
 -- Take what is free, expired or one's own, always with a new epoch. No row: another node holds it.
@@ -392,7 +417,7 @@ ORDER BY nonce LIMIT 1;
 SELECT t.* FROM nonchalant.transactions AS t
 JOIN nonchalant.lanes AS l ON l.chain_id = t.chain_id AND l.address = t.address
 WHERE t.state = 'queued' AND t.valid_until <= nonchalant.millis()
-    AND l.quarantined_below IS NULL AND l.incarnation = :incarnation
+    AND l.quarantined_below IS NULL AND l.incarnation = (SELECT incarnation FROM nonchalant.meta)
     -- By its text, of which the code is the beginning: what cannot be read must not stop the others.
     AND (
         NOT t.held

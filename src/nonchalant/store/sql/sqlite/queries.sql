@@ -59,41 +59,61 @@ SELECT :n AS n, removed.* FROM removed WHERE idempotency_key = :idempotency_key 
 
 -- lanes_with_work --
 -- Lanes with something to assign or to watch, a wish to grant, or an ailment to look after, and who holds them now. Also
--- those of which something waits, held or not, that cannot be called off before the lane is compared with its chain.
-SELECT lanes.chain_id, lanes.address, leases.owner
-FROM lanes
+-- those of which something waits, held or not, that cannot be called off before the lane is compared with its chain. Each
+-- index is walked from one busy lane to the next: neither lanes at rest nor long queues cost anything.
+WITH RECURSIVE chains (chain_id) AS (
+    SELECT min(chain_id) FROM lanes
+    UNION ALL
+    SELECT (SELECT min(chain_id) FROM lanes WHERE chain_id > chains.chain_id) FROM chains WHERE chain_id IS NOT NULL
+), live (chain_id, address) AS (
+    SELECT chain_id, '' FROM chains
+    UNION ALL
+    SELECT chain_id, (
+        SELECT min(address) FROM transactions INDEXED BY transactions_live
+        WHERE chain_id = live.chain_id AND address > live.address AND state IN ('queued', 'signed', 'sent', 'mined')
+    )
+    FROM live WHERE address IS NOT NULL
+), bound (chain_id, address) AS (
+    SELECT chain_id, '' FROM chains
+    UNION ALL
+    SELECT chain_id, (
+        SELECT min(address) FROM slots INDEXED BY slots_unsettled
+        WHERE chain_id = bound.chain_id AND address > bound.address AND settled = 0
+    )
+    FROM bound WHERE address IS NOT NULL
+), waiting (chain_id, address) AS (
+    SELECT lanes.chain_id, lanes.address FROM live
+    CROSS JOIN lanes ON lanes.chain_id = live.chain_id AND lanes.address = live.address
+    LEFT JOIN controls ON controls.chain_id = live.chain_id AND controls.address = live.address
+    WHERE (
+            coalesce(controls.mode, 'open') = 'open' AND EXISTS (
+                SELECT 1 FROM transactions INDEXED BY transactions_to_assign
+                WHERE chain_id = live.chain_id AND address = live.address AND state = 'queued' AND held = 0
+            )
+        )
+        OR (
+            (lanes.quarantined_below IS NOT NULL OR lanes.incarnation <> (SELECT incarnation FROM meta)) AND EXISTS (
+                SELECT 1 FROM transactions
+                WHERE chain_id = live.chain_id AND address = live.address
+                    AND state IN ('queued', 'signed', 'sent', 'mined') AND state = 'queued'
+            )
+        )
+        OR (
+            :marked AND EXISTS (
+                SELECT 1 FROM transactions INDEXED BY transactions_marked
+                WHERE chain_id = live.chain_id AND address = live.address AND state = 'queued' AND attention IS NOT NULL
+            )
+        )
+), busy (chain_id, address) AS (
+    SELECT chain_id, address FROM waiting
+    UNION SELECT chain_id, address FROM bound WHERE address > ''
+    UNION SELECT chain_id, address FROM wishes INDEXED BY wishes_open WHERE reply IS NULL
+    UNION SELECT chain_id, address FROM lanes INDEXED BY lanes_unhealthy WHERE unhealthy IS NOT NULL
+)
+SELECT busy.chain_id, busy.address, leases.owner FROM busy
 LEFT JOIN leases
-    ON leases.chain_id = lanes.chain_id AND leases.address = lanes.address AND leases.expires_at > :now
-LEFT JOIN controls ON controls.chain_id = lanes.chain_id AND controls.address = lanes.address
-WHERE (
-        coalesce(controls.mode, 'open') = 'open' AND EXISTS (
-            SELECT 1 FROM transactions INDEXED BY transactions_to_assign
-            WHERE chain_id = lanes.chain_id AND address = lanes.address AND state = 'queued' AND held = 0
-        )
-    )
-    OR EXISTS (
-        SELECT 1 FROM wishes INDEXED BY wishes_open
-        WHERE chain_id = lanes.chain_id AND address = lanes.address AND reply IS NULL
-    )
-    OR EXISTS (
-        SELECT 1 FROM slots INDEXED BY slots_unsettled
-        WHERE chain_id = lanes.chain_id AND address = lanes.address AND settled = 0
-    )
-    OR lanes.unhealthy IS NOT NULL
-    OR (
-        (lanes.quarantined_below IS NOT NULL OR lanes.incarnation <> (SELECT incarnation FROM meta)) AND EXISTS (
-            SELECT 1 FROM transactions
-            WHERE chain_id = lanes.chain_id AND address = lanes.address
-                AND state IN ('queued', 'signed', 'sent', 'mined') AND state = 'queued'
-        )
-    )
-    OR (
-        :marked AND EXISTS (
-            SELECT 1 FROM transactions INDEXED BY transactions_marked
-            WHERE chain_id = lanes.chain_id AND address = lanes.address AND state = 'queued' AND attention IS NOT NULL
-        )
-    )
-ORDER BY lanes.chain_id, lanes.address;
+    ON leases.chain_id = busy.chain_id AND leases.address = busy.address AND leases.expires_at > :now
+ORDER BY busy.chain_id, busy.address;
 
 -- heartbeat --
 INSERT INTO nodes (owner, expires_at) VALUES (:owner, :now + :ttl)
@@ -248,7 +268,7 @@ ORDER BY nonce LIMIT 1;
 SELECT transactions.* FROM transactions INDEXED BY transactions_with_a_deadline
 JOIN lanes ON lanes.chain_id = transactions.chain_id AND lanes.address = transactions.address
 WHERE state = 'queued' AND valid_until <= :now
-    AND lanes.quarantined_below IS NULL AND lanes.incarnation = :incarnation
+    AND lanes.quarantined_below IS NULL AND lanes.incarnation = (SELECT incarnation FROM meta)
     AND (
         held = 0 OR iif(json_valid(transactions.attention), transactions.attention ->> 0, 'store_lost_commits')
             NOT IN ('same_payload_executed', 'store_lost_commits')

@@ -24,6 +24,8 @@ CREATE TABLE lanes (
     CHECK (next_nonce IS NULL OR next_nonce >= settled_below)
 ) STRICT;
 
+CREATE INDEX lanes_unhealthy ON lanes (chain_id, address) WHERE unhealthy IS NOT NULL;
+
 -- An operator may give it up; that is counted.
 CREATE TRIGGER settled_bounds_rise BEFORE UPDATE OF settled_below ON lanes
 WHEN NEW.settled_below < OLD.settled_below AND NEW.resets = OLD.resets
