@@ -32,7 +32,17 @@ def test_both_dialects_have_the_same_queries() -> None:
     assert sqlite - postgres == {"count_commit", "first_told", "heartbeat", "forget_dead_nodes", "live_nodes"}
     # What many writers need.
     assert postgres - sqlite == {
-        *("moment", "place", "settle_down", "beat", "end_leases", "share_keys", "own_keys", "held_leases", "renew_lease"),
+        *(
+            "moment",
+            "place",
+            "settle_down",
+            "beat",
+            "end_leases",
+            "share_keys",
+            "own_keys",
+            "held_leases",
+            "renew_lease",
+        ),
         *("unnumbered", "lock_numbering", "join_repeats", "number_events", "end_numbering"),
     }
 
