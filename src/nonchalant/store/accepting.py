@@ -83,10 +83,7 @@ def _depths(requests: Sequence[Request], limits: Mapping[LaneKey, int]) -> Proce
     """How many wait in each lane, or `CLOSED`."""
     lanes = sorted({request.lane for request in requests})
     found = yield from ask_for_each("room", [{**lane._asdict(), "limit": limits[lane]} for lane in lanes])
-    return {
-        LaneKey(row["chain_id"], row["address"]): CLOSED if row["mode"] == Mode.DRAINING.value else row["depth"]
-        for row in found
-    }
+    return {rows.lane_key(row): CLOSED if row["mode"] == Mode.DRAINING.value else row["depth"] for row in found}
 
 
 def _known(requests: Mapping[int, Request], legible: Legible) -> Procedure[dict[int, Acceptance]]:

@@ -20,7 +20,7 @@ from nonchalant.installation import Installation
 _NUMBERED = re.compile(r"(\d{4})_\w+\.sql")
 _SQL = files("nonchalant.store") / "sql"
 
-# How long a migration waits for another process's commit.
+# How long whoever writes waits for another process's commit before it gives up.
 BUSY_SECONDS = 5.0
 
 

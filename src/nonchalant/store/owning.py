@@ -25,7 +25,7 @@ from nonchalant.store.talk import (
 
 def lanes_with_work(marked: bool) -> Procedure[Sequence[LaneWork]]:
     found = yield from ask("lanes_with_work", marked=marked)
-    return [LaneWork(LaneKey(row["chain_id"], row["address"]), row["owner"]) for row in found]
+    return [LaneWork(rows.lane_key(row), row["owner"]) for row in found]
 
 
 def heartbeat(owner: str, ttl: float) -> Procedure[int]:
@@ -46,19 +46,19 @@ def acquire(lane: LaneKey, owner: str, ttl: float) -> Procedure[int | None]:
 
 def renew(leases: Sequence[Lease], ttl: float) -> Procedure[Sequence[LaneKey]]:
     found = yield from ask_for_each("renew_leases", [holder(lease) for lease in leases], ttl=millis(ttl))
-    return [LaneKey(row["chain_id"], row["address"]) for row in found]
+    return [rows.lane_key(row) for row in found]
 
 
 def still_held(leases: Sequence[Lease]) -> Procedure[frozenset[LaneKey]]:
     """Those that are; nothing is prolonged."""
     found = yield from ask_for_each("held_leases", [holder(lease) for lease in leases])
-    return frozenset(LaneKey(row["chain_id"], row["address"]) for row in found)
+    return frozenset(rows.lane_key(row) for row in found)
 
 
 def renew_one(lease: Lease, ttl: float) -> Procedure[Sequence[LaneKey]]:
     """One that was locked, in its turn."""
     found = yield from ask("renew_lease", **holder(lease), ttl=millis(ttl))
-    return [LaneKey(row["chain_id"], row["address"]) for row in found]
+    return [rows.lane_key(row) for row in found]
 
 
 def release(leases: Sequence[Lease], owner: str | None) -> Procedure[None]:

@@ -111,7 +111,7 @@ def standings(transactions: Sequence[Transaction], limit: int) -> Procedure[Mapp
 
 def _first_open(lanes: set[LaneKey]) -> Procedure[Mapping[LaneKey, FirstOpen]]:
     found = yield from ask_for_each("first_open_slot", [lane._asdict() for lane in sorted(lanes)])
-    return {_lane(row): FirstOpen(row["nonce"], stand_ins.slot_kind(row), row["tx_id"]) for row in found}
+    return {rows.lane_key(row): FirstOpen(row["nonce"], stand_ins.slot_kind(row), row["tx_id"]) for row in found}
 
 
 def _standing(ahead: int | None, slot: Row | None, first: FirstOpen | None) -> Standing:
@@ -134,7 +134,7 @@ def lanes() -> Procedure[Sequence[LaneSummary]]:
 
 def _summaries(which: Mapping[str, object]) -> Procedure[list[LaneSummary]]:
     answer = yield Ask("lanes", which, narrow=True)
-    each = [_lane(row)._asdict() for row in answer.rows]
+    each = [rows.lane_key(row)._asdict() for row in answer.rows]
     states = _by_lane((yield from ask_for_each("live_states", each)))
     slots = _by_lane((yield from ask_for_each("live_slots", each)))
     reservations = _by_lane((yield from ask_for_each("reservations", each)))
@@ -143,12 +143,16 @@ def _summaries(which: Mapping[str, object]) -> Procedure[list[LaneSummary]]:
         LaneSummary(
             record=rows.lane_record(row),
             control=rows.control(row),
-            states={State(found["state"]): found["n"] for found in states.get(_lane(row), ())},
-            slots={found["kind"]: found["n"] for found in slots.get(_lane(row), ())},
+            states={State(found["state"]): found["n"] for found in states.get(rows.lane_key(row), ())},
+            slots={found["kind"]: found["n"] for found in slots.get(rows.lane_key(row), ())},
             reservations=[
-                Reserved(found["nonce"], found["deadline"], found["hash"]) for found in reservations.get(_lane(row), ())
+                Reserved(found["nonce"], found["deadline"], found["hash"])
+                for found in reservations.get(rows.lane_key(row), ())
             ],
-            wishes=[OpenWish(found["kind"], found["tx_id"], found["made_at"]) for found in wishes.get(_lane(row), ())],
+            wishes=[
+                OpenWish(found["kind"], found["tx_id"], found["made_at"])
+                for found in wishes.get(rows.lane_key(row), ())
+            ],
             owner=row["owner"] if row["expires_at"] > row["now"] else None,
             epoch=row["epoch"],
             expires_at=row["expires_at"],
@@ -157,12 +161,8 @@ def _summaries(which: Mapping[str, object]) -> Procedure[list[LaneSummary]]:
     ]
 
 
-def _lane(row: Row) -> LaneKey:
-    return LaneKey(row["chain_id"], row["address"])
-
-
 def _by_lane(found: Sequence[Row]) -> Mapping[LaneKey, list[Row]]:
     grouped: dict[LaneKey, list[Row]] = {}
     for row in found:
-        grouped.setdefault(_lane(row), []).append(row)
+        grouped.setdefault(rows.lane_key(row), []).append(row)
     return grouped

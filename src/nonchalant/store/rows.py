@@ -206,10 +206,14 @@ def accepted(request: Request, place: int, now: int) -> Transaction:
     )
 
 
+def lane_key(row: Row) -> LaneKey:
+    return LaneKey(row["chain_id"], row["address"])
+
+
 def transaction(row: Row) -> Transaction:
     return Transaction(
         id=row["id"],
-        lane=LaneKey(row["chain_id"], row["address"]),
+        lane=lane_key(row),
         place=row["place"],
         version=row["version"],
         state=State(row["state"]),
@@ -373,7 +377,7 @@ def stranger_columns(stranger: Stranger, lane: LaneKey) -> dict[str, object]:
 
 def lane_record(row: Row) -> LaneRecord:
     return LaneRecord(
-        key=LaneKey(row["chain_id"], row["address"]),
+        key=lane_key(row),
         next_nonce=row["next_nonce"],
         settled_below=row["settled_below"],
         seen_block=row["seen_block"],
@@ -437,7 +441,7 @@ def event(row: Row) -> Event:
     return Event(
         position=row["position"],
         kind=row["kind"],
-        lane=LaneKey(row["chain_id"], row["address"]),
+        lane=lane_key(row),
         tx_id=row["tx_id"],
         at=row["at"],
         data=_decode(row["data"]),

@@ -22,6 +22,7 @@ from nonchalant.model import Event, Millis
 from nonchalant.ports import Clock, Entropy, Offload
 from nonchalant.store import migrations, queries, rows
 from nonchalant.store.contract import SqlStore
+from nonchalant.store.migrations import BUSY_SECONDS
 from nonchalant.store.talk import (
     Answer,
     Ask,
@@ -43,9 +44,6 @@ from nonchalant.store.witness import FileWitness, Witness, notice_restore
 log = structlog.get_logger()
 
 T = TypeVar("T")
-
-# How long a writer waits for another process's commit before it gives up.
-BUSY_SECONDS = 5.0
 
 # How often a new file is tried to be switched to its log while other processes write to it.
 SWITCH_TRIES = 20

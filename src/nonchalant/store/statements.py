@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from nonchalant.store import queries
@@ -62,10 +61,6 @@ class Statements:
 
 def in_schema(sql: str, schema: str) -> str:
     return sql.replace(PLACEHOLDER, f'"{schema}".')
-
-
-def script(path: str) -> str:
-    return (files("nonchalant.store") / "sql" / "postgres" / path).read_text()
 
 
 @cache

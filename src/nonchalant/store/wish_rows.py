@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from nonchalant.model import LaneKey
 from nonchalant.store import rows
 from nonchalant.store.rows import Row
 from nonchalant.wishes import Act, Bump, Cancel, Fill, Release, Replace, Reserve, Reset, Sync, Use, Wish
@@ -41,7 +40,7 @@ def _wish_body(act: Act) -> dict[str, object]:
 
 
 def wish(row: Row) -> Wish:
-    return Wish(row["id"], LaneKey(row["chain_id"], row["address"]), _act(row["kind"], row["tx_id"], row["body"]))
+    return Wish(row["id"], rows.lane_key(row), _act(row["kind"], row["tx_id"], row["body"]))
 
 
 def _act(kind: str, tx_id: str, body: str) -> Act:

@@ -76,7 +76,7 @@ def expire_undecodable(overdue: Sequence[Row]) -> Procedure[None]:
     at = yield from now()
     for row in overdue:
         if (yield from change("expire_queued", id=row["id"], at=at)):
-            lane = LaneKey(row["chain_id"], row["address"])
+            lane = rows.lane_key(row)
             yield from tell([Event(kind="tx.expired", lane=lane, at=at, tx_id=row["id"])])
 
 
