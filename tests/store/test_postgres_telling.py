@@ -94,15 +94,17 @@ async def test_what_one_node_accepts_another_hears_of_and_nobody_hears_himself(
 ) -> None:
     other = await second(store, postgres)
     heard: asyncio.Queue[list[LaneKey]] = asyncio.Queue()
+    freed: asyncio.Queue[list[LaneKey]] = asyncio.Queue()
     own: list[LaneKey] = []
     assert store.wakes is not None
     assert other.wakes is not None
     other.wakes.hear = lambda lanes: heard.put_nowait(list(lanes))
-    store.wakes.hear = own.extend
+    other.wakes.hear_free = lambda lanes: freed.put_nowait(list(lanes))
+    store.wakes.hear = store.wakes.hear_free = own.extend
 
-    async def hears(lane: LaneKey) -> None:
+    async def hears(lane: LaneKey, ear: asyncio.Queue[list[LaneKey]] = heard) -> None:
         async with asyncio.timeout(10):
-            while lane not in await heard.get():
+            while lane not in await ear.get():
                 pass
 
     while heard.empty():  # until it listens
@@ -121,7 +123,7 @@ async def test_what_one_node_accepts_another_hears_of_and_nobody_hears_himself(
     await hears(LANE)
     lease = await take(store)
     await store.release([lease])
-    await hears(LANE)
+    await hears(LANE, freed)
     assert own == []
     await other.close()
 
