@@ -129,7 +129,8 @@ class Nonchalant:
         wrap = wrap or Wrap()
         clock, entropy = SystemClock(), SystemEntropy()
         keys = signers_of(settings)
-        adviser = adviser_of(settings, {lane: account for lane, (_, account) in keys.items()})
+        accounts = {lane: account for lane, (_, account) in keys.items()}
+        adviser = adviser_of(settings, accounts)
         quotes = {chain.id: quotes_of(chain, clock) for chain in settings.chains}
         endpoints = {chain.id: endpoints_of(chain, quotes[chain.id]) for chain in settings.chains}
         chains = {
@@ -147,9 +148,7 @@ class Nonchalant:
             store=store,
             chains=chains,
             signers={lane: wrap.signer(signer) for lane, (signer, _) in keys.items()},
-            rules=engine_rules(
-                settings, {lane: account for lane, (_, account) in keys.items()}, has_wake_ups=has_wake_ups(kept)
-            ),
+            rules=engine_rules(settings, accounts, has_wake_ups=has_wake_ups(kept)),
             clock=clock,
             entropy=entropy,
             sinks=(bells,),
@@ -157,7 +156,7 @@ class Nonchalant:
         )
         if isinstance(kept, PostgresStore) and kept.wakes is not None:
             kept.wakes.hear, kept.wakes.hear_free = engine.hear, engine.hear_free
-        limits = {lane: account.queue_limit for lane, (_, account) in keys.items()}
+        limits = {lane: account.queue_limit for lane, account in accounts.items()}
         intake = Intake(store, clock, limits=limits, arrived=engine.poke)
         node = cls(
             settings,
@@ -166,7 +165,7 @@ class Nonchalant:
             intake=intake,
             asking=Asking(store, clock, entropy, arrived=engine.poke),
             bells=bells,
-            accounts={lane: account for lane, (_, account) in keys.items()},
+            accounts=accounts,
             clock=clock,
             entropy=entropy,
         )
@@ -266,11 +265,10 @@ class Nonchalant:
         finally:
             self._bells.take_down(tx_id, bell)
 
-    async def lane_view(self, key: LaneKey) -> LiveLane:
+    async def live_lane(self, lane: LaneSummary) -> LiveLane:
+        key, learnt = lane.record.key, lane.record.window
         account = self.known_lanes[key]
         follower = self.engine.followers[key.chain_id]
-        stored = await self.store.lane(key)
-        learnt = None if stored is None else stored.record.window
         limit, mode = account.window, account.mode
         desk = self.engine.desks.get(key)
         view = LiveLane(

@@ -14,7 +14,7 @@ from nonchalant.bodies import Body
 from nonchalant.config import AccountSettings, Settings
 from nonchalant.lane_views import LiveLane
 from nonchalant.model import LaneKey, Request, Transaction, TxId
-from nonchalant.ports import Store
+from nonchalant.ports import LaneSummary, Store
 from nonchalant.service.http import Answer, Call
 from nonchalant.service.problems import Busy
 from nonchalant.steering import LaneHandle
@@ -46,7 +46,8 @@ class Node(Protocol):
 
     def lane(self, chain_id: int, address: str) -> LaneHandle: ...
 
-    async def lane_view(self, key: LaneKey) -> LiveLane: ...
+    async def live_lane(self, lane: LaneSummary) -> LiveLane:
+        """What this node knows of it beside what is stored."""
 
     async def situations(self, transactions: Sequence[Transaction]) -> Mapping[TxId, Situation]: ...
 

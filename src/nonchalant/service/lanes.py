@@ -54,7 +54,7 @@ async def _lane(front: Front, summary: LaneSummary) -> LaneView:
         return show_lane(summary, None)
     try:
         async with asyncio.timeout(LANE_PATIENCE):
-            return show_lane(summary, await front.node.lane_view(key))
+            return show_lane(summary, await front.node.live_lane(summary))
     except TimeoutError:
         return show_lane(
             summary,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nonchalant import follow
+from nonchalant.lane_views import LiveLane
 from nonchalant.model import Fees, State
 from nonchalant.windows import Pace
 from tests import anvil
@@ -123,11 +124,17 @@ async def test_a_chain_that_is_another_one_is_told_on_its_lanes(scene: Scene, mo
     await scene.settle()
 
 
+async def live_lane(scene: Scene) -> LiveLane:
+    summary = await scene.node.store.lane(scene.lane)
+    assert summary is not None
+    return await scene.node.live_lane(summary)
+
+
 async def test_a_lane_s_view_tells_what_counts_of_window_and_funds(scene: Scene) -> None:
     await scene.start(window=8)
     await scene.pay("a", "b")
     await scene.sent("a", "b")
-    view = await scene.node.lane_view(scene.lane)
+    view = await live_lane(scene)
     assert (view.window, view.window_limit, view.mode, view.shared, view.delegated) == (
         8,
         8,
@@ -143,9 +150,9 @@ async def test_a_lane_s_view_tells_what_counts_of_window_and_funds(scene: Scene)
     await scene.settle()
     await scene.authorise(nonce=2, code=recipient("wallet"))
     await scene.seen()
-    view = await scene.node.lane_view(scene.lane)
+    view = await live_lane(scene)
     assert (view.window, view.window_limit, view.delegated) == (1, 8, True)
     scene.alter("UPDATE lanes SET window = 3")
     await scene.authorise(nonce=3)
     await scene.seen()
-    assert (await scene.node.lane_view(scene.lane)).window == 3
+    assert (await live_lane(scene)).window == 3
