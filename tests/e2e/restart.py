@@ -69,10 +69,10 @@ async def measure(folder: Path, settled: int, live: int) -> Figures:
     async with anvil.running(*load, block_time=BLOCK_SECONDS) as chain:
         options = {"window": WINDOW, "queue_limit": 100_000, "timeout": 30, "accounts": ACCOUNTS}
         async with Nonchalant.open(settings(folder, chain.url, **options, poll=0.1)) as node:
-            await _send(node, "settled", settled)
+            await send_payments(node, "settled", settled)
             await until(lambda: _count(folder, "confirmed") == settled, "all settled", seconds=600)
             await chain.set_block_time(0)
-            await _send(node, "live", live)
+            await send_payments(node, "live", live)
             await until(lambda: _count(folder, "sent") == live, "all on their way", seconds=60)
         took = time.monotonic() - began
         port = anvil.free_port()
@@ -83,7 +83,8 @@ async def measure(folder: Path, settled: int, live: int) -> Figures:
     return Figures(settled, live, took, restarts)
 
 
-async def _send(node: Nonchalant, name: str, count: int) -> list[Handle]:
+async def send_payments(node: Nonchalant, name: str, count: int) -> list[Handle]:
+    """So many, from all accounts in turn, each with an idempotency key that begins with the name."""
     sent: list[Handle] = []
     for first in range(0, count, 1000):
         numbers = range(first, min(first + 1000, count))

@@ -99,6 +99,22 @@ async def test_a_server_that_acknowledges_early_does_not_do_so_here(server: Clus
         assert await connection.fetchval("SHOW synchronous_commit") == "local"
 
 
+async def test_a_beat_is_flushed_also_where_commits_are_acknowledged_early(server: Cluster) -> None:
+    connection = await asyncpg.connect(server.dsn)
+    await connection.execute("ALTER DATABASE postgres SET synchronous_commit = off")
+    try:
+        store = await opened(server, "early")
+        for _ in range(20):
+            await store.heartbeat("old", 10)
+            flushed = await connection.fetchval("SELECT (pg_current_wal_flush_lsn() - '0/0'::PG_LSN)::BIGINT")
+            assert store._seen is not None
+            assert store._seen.wal <= flushed
+        await store.close()
+    finally:
+        await connection.execute("ALTER DATABASE postgres RESET synchronous_commit")
+        await connection.close()
+
+
 async def test_an_older_state_put_back_is_noticed_once_by_nodes_that_saw_the_newer_one(server: Cluster) -> None:
     one, two = await opened(server, "older"), await opened(server, "older")
     lease = await take(one)
