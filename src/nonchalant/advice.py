@@ -128,8 +128,8 @@ def load_hook(name: str) -> Hook:
     module, _, function = name.partition(":")
     try:
         found = getattr(import_module(module), function, None)
-    except (Exception, SystemExit) as error:
-        # Importing runs somebody else's code, which may raise anything; to the operator it is a setting to mend.
+    except (Exception, SystemExit) as error:  # importing runs somebody else's code, which may raise anything
+        # To the operator it is a setting to mend.
         raise BadSettings(
             f"attention_hook: cannot import {module} ({type(error).__name__}: {error}); "
             "install it beside Nonchalant, or put its folder on PYTHONPATH"

@@ -9,20 +9,22 @@ import re
 import sqlite3
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import asyncpg
+import pytest
 
+from nonchalant.errors import RowMoved
 from nonchalant.lanes import Lane, Work
-from nonchalant.lifecycle import Assigned
-from nonchalant.model import Attempt, Change, LaneKey, LaneRecord, Lease, SlotKind, Transaction
+from nonchalant.lifecycle import Assigned, Confirmed, Included
+from nonchalant.model import Attempt, Change, Event, LaneKey, LaneRecord, Lease, SlotKind, Transaction
 from nonchalant.ports import Acceptance, Filter, Store
 from nonchalant.store.postgres import PostgresStore
 from nonchalant.store.sqlite import SqliteStore
 from nonchalant.store.statements import in_schema
-from tests.examples import BOB, LANE, a_hash, a_request, an_attempt
+from tests.examples import BOB, LANE, a_hash, a_receipt, a_request, an_attempt
 from tests.postgres import Cluster
 
 OTHER_LANE = LaneKey(7, BOB)
@@ -223,3 +225,29 @@ async def everything(store: Store) -> Everything:
         lanes=list(await store.lanes()),
         events=list(await store.events_after(0, limit=10_000)),
     )
+
+
+async def settle(store: Store, lease: Lease, tx_id: str, move: object = None) -> Transaction:
+    """Bring a transaction with a slot to its end."""
+    tx = await store.transaction(tx_id)
+    assert tx is not None
+    slot = next(slot for slot in (await store.load(lease)).slots if slot.tx_id == tx_id)
+    making = work(lease)
+    making.move(tx, Included(a_receipt(slot.newest.hash)))
+    ended = making.move(tx, move or Confirmed())  # type: ignore[arg-type]
+    making.settle(slot)
+    await store.commit(making.change(), lease)
+    return ended
+
+
+async def refused(store: Store, change: Change, lease: Lease) -> None:
+    """The change is refused and leaves no trace, though it begins and ends with things that would be fine."""
+    fine = Event(kind="lane.paused", lane=lease.lane, at=1)
+    before = await snapshot(store, lease)
+    with pytest.raises(RowMoved):
+        await store.commit(replace(change, events=(fine, *change.events)), lease)
+    assert await snapshot(store, lease) == before
+
+
+async def snapshot(store: Store, lease: Lease) -> tuple[Everything, object]:
+    return await everything(store), await store.load(lease)
