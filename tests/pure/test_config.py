@@ -27,7 +27,7 @@ from nonchalant.fees import FeeRules
 from nonchalant.health import HealthRules
 from nonchalant.model import Speed
 from nonchalant.policy import Blocks, Patience
-from nonchalant.secret import EnvSecret, FileSecret, read_private, resolve_secret
+from nonchalant.secret import EnvSecret, FileSecret
 from nonchalant.windows import Pace
 from tests.lessons import lesson
 
@@ -445,46 +445,6 @@ def test_paths_in_a_file_start_where_the_file_is(tmp_path: Path) -> None:
     file = tmp_path / "nonchalant.toml"
     file.write_text(SMALLEST)
     assert load_settings(file, {}).store == f"sqlite:{tmp_path}/nonchalant.db"
-
-
-def test_a_secret_comes_from_the_environment_or_a_private_file(tmp_path: Path) -> None:
-    assert resolve_secret(EnvSecret("KEY"), {"KEY": "0x1"}) == "0x1"
-    file = tmp_path / "key"
-    file.write_text("0x2\r\n")
-    file.chmod(0o600)
-    assert resolve_secret(FileSecret(file)) == "0x2"
-
-
-def test_a_secret_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BadSettings, match=r"accounts\[0\]\.key\.env: the environment variable KEY is not set"):
-        resolve_secret(EnvSecret("KEY", "accounts[0].key.env"), {"KEY": ""})
-    with pytest.raises(BadSettings, match="cannot read"):
-        resolve_secret(FileSecret(tmp_path / "none", "here"))
-    empty = tmp_path / "empty"
-    empty.touch(mode=0o600)
-    with pytest.raises(BadSettings, match="is empty"):
-        resolve_secret(FileSecret(empty, "here"))
-    empty.write_bytes(b"\xff")
-    with pytest.raises(BadSettings, match="not UTF-8"):
-        resolve_secret(FileSecret(empty, "here"))
-
-
-@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620, 0o666])
-def test_a_secret_file_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> None:
-    file = tmp_path / "key"
-    file.write_text("secret")
-    file.chmod(mode)
-    with pytest.raises(BadSettings, match="chmod 600") as caught:
-        read_private(file, "accounts[0].key.file")
-    assert "secret" not in str(caught.value).replace(str(file), "")
-
-
-@pytest.mark.parametrize("mode", [0o400, 0o600])
-def test_a_secret_file_of_its_owner_alone_is_taken(tmp_path: Path, mode: int) -> None:
-    file = tmp_path / "key"
-    file.write_text("secret")
-    file.chmod(mode)
-    assert read_private(file, "here") == "secret"
 
 
 # Cheap, so many; with the profile of `make test-long` twenty times as many again.

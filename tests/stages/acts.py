@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nonchalant.errors import WishRefused
-from nonchalant.model import Draft, Fees, LaneKey, Payload, Sealed, Speed, State, Transaction, Wei
+from nonchalant.model import AttemptKind, Draft, Fees, LaneKey, Payload, Sealed, Speed, State, Transaction, Wei
 from nonchalant.policy import Patience
 from nonchalant.sim import wire
 from nonchalant.sim.node import Life
@@ -118,3 +118,12 @@ def send_outside(rig: Rig, sealed: Sealed) -> SimTx:
     for voice in rig.endpoints:
         voice.endpoint.hear(tx)
     return tx
+
+
+async def cancelled_at_its_slot(rig: Rig, tx: Transaction) -> Transaction:
+    """It ends as cancelled, by what does nothing at its own nonce."""
+    ended = await rig.ends(tx)
+    assert ended.state is State.CANCELLED
+    winner = next(attempt for attempt in await rig.attempts(tx) if attempt.hash == ended.hash)
+    assert (winner.kind, winner.nonce) == (AttemptKind.CANCEL, tx.nonce)
+    return ended
