@@ -6,6 +6,7 @@ CREATE TABLE nonchalant.meta (
     store_id          TEXT NOT NULL,
     system_identifier BIGINT,                    -- which server it was last seen on, and on which of its timelines
     timeline          BIGINT,
+    home              BIGINT,                    -- and which table this was then: a dump that is restored makes new ones
     incarnation       BIGINT NOT NULL DEFAULT 0  -- rises each time the store was found to have lost commits
 );
 

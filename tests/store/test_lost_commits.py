@@ -193,3 +193,38 @@ async def test_a_dump_that_was_restored_on_another_server_is_noticed(server: Clu
     await accept(moved, "new")
     assert [event.tx_id for event in await moved.events_after(0, limit=9)] == ["kept", "new"]
     await moved.close()
+
+
+@pytest.mark.parametrize("running", [False, True], ids=["stopped", "running"])
+async def test_a_dump_that_was_restored_in_place_is_noticed(server: Cluster, running: bool) -> None:
+    schema = f"in_place_{running}".lower()
+    store = await opened(server, schema)
+    await accept(store, "kept")
+    dump = run(program("pg_dump"), "--clean", "-n", schema, server.dsn)
+    await accept(store, "lost")
+    await store.heartbeat("old", 10)
+    if not running:
+        await store.close()
+    run(program("psql"), "-q", "-v", "ON_ERROR_STOP=1", server.dsn, given=dump)
+    with capture_logs() as logs:
+        if running:
+            await store.heartbeat("old", 10)
+            await store.close()
+        again = await opened(server, schema)
+        await again.heartbeat("new", 10)
+    assert losses(logs) == 1
+    assert await again.incarnation() == 1
+    assert [tx.id for tx in await again.transactions(Filter())] == ["kept"]
+    await again.close()
+
+
+async def test_tables_that_are_written_anew_are_the_same_tables(server: Cluster) -> None:
+    store = await opened(server, "rewritten")
+    connection = await asyncpg.connect(server.dsn)
+    await connection.execute("VACUUM FULL rewritten.meta")
+    await connection.close()
+    await store.heartbeat("old", 10)
+    await store.close()
+    again = await opened(server, "rewritten")
+    assert await again.incarnation() == 0
+    await again.close()

@@ -169,7 +169,7 @@ class PostgresStore(SqlStore):
         """See where the server stands. A node that starts begins where the store was last seen."""
         found, position = await self._write(_looked(), leases=True)
         # How far its log went then, nobody knows.
-        seen = Whereabouts(position["system_identifier"], position["timeline"], 0)
+        seen = Whereabouts(position["system_identifier"], position["timeline"], 0, position["home"])
         await self._compare(found, position["incarnation"], seen, position["incarnation"])
 
     async def _compare(self, found: Whereabouts, told: int, seen: Whereabouts, known: int) -> None:

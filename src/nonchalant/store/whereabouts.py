@@ -1,7 +1,7 @@
 """Which server this is, and how far it has come: a PostgreSQL that lost commits must not pay twice.
 
-A promoted standby or a recovered backup writes on a new timeline; a dump lands on another server; a snapshot of the disk
-shows only in that the log is shorter than a node remembers.
+A promoted standby or a recovered backup writes on a new timeline; a dump lands on another server, or in tables that are
+new to this one; a snapshot of the disk shows only in that the log is shorter than a node remembers.
 """
 
 from __future__ import annotations
@@ -13,21 +13,27 @@ from nonchalant.store.rows import Row
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """What a node has seen, or sees now. `system` None: not asked for."""
+    """What a node has seen, or sees now. `system` and `home` None: not asked for."""
 
     system: int | None
     timeline: int
     wal: int  # the log's length in bytes: it never goes back
+    home: int | None = None  # which table it was read from: PostgreSQL gives every new one another number
 
     @classmethod
     def of(cls, row: Row) -> Whereabouts:
-        return cls(dict(row).get("system_identifier"), row["timeline"], row["wal"])
+        told = dict(row)
+        return cls(told.get("system_identifier"), row["timeline"], row["wal"], told.get("home"))
 
     def has_lost(self, seen: Whereabouts) -> bool:
         """Whether commits that were seen may be missing here."""
-        other = self.system is not None and seen.system is not None and self.system != seen.system
+        other = _differ(self.system, seen.system) or _differ(self.home, seen.home)
         return other or self.timeline != seen.timeline or self.wal < seen.wal
 
     def since(self, seen: Whereabouts) -> Whereabouts:
         """What is known after both were seen."""
-        return Whereabouts(self.system or seen.system, self.timeline, max(self.wal, seen.wal))
+        return Whereabouts(self.system or seen.system, self.timeline, max(self.wal, seen.wal), self.home or seen.home)
+
+
+def _differ(found: int | None, seen: int | None) -> bool:
+    return found is not None and seen is not None and found != seen

@@ -15,24 +15,27 @@ SELECT pg_advisory_xact_lock(hashtextextended('nonchalant.keys', 0)), nonchalant
 
 -- position --
 -- Who this store is, and how often it was found to have lost commits.
-SELECT store_id, incarnation, system_identifier, timeline FROM nonchalant.meta;
+SELECT store_id, incarnation, system_identifier, timeline, home FROM nonchalant.meta;
 
 -- place --
--- Where this server stands: which one it is, on which of its timelines, and how far its log goes.
+-- Where this server stands: which one it is, on which of its timelines, and how far its log goes; and which table this
+-- is, because a dump that is restored makes new ones.
 SELECT
     (SELECT system_identifier FROM pg_control_system()) AS system_identifier,
+    (SELECT tableoid::BIGINT FROM nonchalant.meta) AS home,
     ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::BIT(32)::BIGINT AS timeline,
     (pg_current_wal_insert_lsn() - '0/0'::PG_LSN)::BIGINT AS wal;
 
 -- settle_down --
 -- The first start on this server.
-UPDATE nonchalant.meta SET system_identifier = :system_identifier, timeline = :timeline WHERE system_identifier IS NULL;
+UPDATE nonchalant.meta SET system_identifier = :system_identifier, timeline = :timeline, home = tableoid::BIGINT
+WHERE system_identifier IS NULL;
 
 -- raise_incarnation --
 -- The store has lost commits: every lane must be reconciled. No row: another node has raised it since.
 UPDATE nonchalant.meta SET
     incarnation = greatest(incarnation, :seen) + 1, timeline = :timeline,
-    system_identifier = coalesce(:system_identifier, system_identifier)
+    system_identifier = coalesce(:system_identifier, system_identifier), home = tableoid::BIGINT
 WHERE incarnation <= :seen
 RETURNING incarnation;
 
@@ -209,11 +212,12 @@ SELECT
     (SELECT system_identifier FROM pg_control_system()) AS system_identifier,
     ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::BIT(32)::BIGINT AS timeline,
     (pg_current_wal_insert_lsn() - '0/0'::PG_LSN)::BIGINT AS wal,
-    (SELECT incarnation FROM nonchalant.meta) AS incarnation,
+    meta.tableoid::BIGINT AS home, meta.incarnation,
     (
         SELECT count(*) FROM nonchalant.nodes WHERE owner <> :owner AND expires_at > nonchalant.millis()
     ) + 1 AS live_nodes,
-    CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'local', TRUE) END;
+    CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'local', TRUE) END
+FROM nonchalant.meta;
 
 -- acquire_lease --
 -- Take what is free, expired or one's own, always with a new epoch. No row: another node holds it.
