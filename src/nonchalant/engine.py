@@ -19,13 +19,7 @@ from nonchalant.attend import attend
 from nonchalant.broadcast import broadcast
 from nonchalant.cluster import Cluster
 from nonchalant.desk import BEHIND_MARK, HALTED_MARK, Desk, LaneRules
-from nonchalant.errors import (
-    LeaseLost,
-    NodeRefused,
-    NonchalantError,
-    Poisoned,
-    Unreachable,
-)
+from nonchalant.errors import LeaseLost, NodeRefused, NonchalantError, Poisoned, Unreachable
 from nonchalant.follow import Follower
 from nonchalant.grant import grant
 from nonchalant.housekeeping import RETENTION, Housekeeping

@@ -9,28 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nonchalant.lanes import Lane, Work, exposure
-from nonchalant.model import (
-    AttemptKind,
-    Change,
-    Fees,
-    Payload,
-    Reservation,
-    SlotKind,
-    State,
-    Stranger,
-)
-from tests.examples import (
-    ALICE,
-    BOB,
-    LANE,
-    a_hash,
-    a_lane,
-    a_receipt,
-    a_record,
-    a_slot,
-    a_transaction,
-    an_attempt,
-)
+from nonchalant.model import AttemptKind, Change, Fees, Payload, Reservation, SlotKind, State, Stranger
+from tests.examples import ALICE, BOB, LANE, a_hash, a_lane, a_receipt, a_record, a_slot, a_transaction, an_attempt
 
 
 @st.composite

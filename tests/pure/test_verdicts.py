@@ -5,14 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nonchalant.errors import NodeRefused
-from nonchalant.model import (
-    Accepted,
-    Executed,
-    OnSuperseded,
-    Payload,
-    Refused,
-    Unknown,
-)
+from nonchalant.model import Accepted, Executed, OnSuperseded, Payload, Refused, Unknown
 from nonchalant.policy import (
     NEVER_SENT,
     Estimate,

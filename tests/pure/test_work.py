@@ -8,29 +8,8 @@ import pytest
 from nonchalant.errors import IllegalMove
 from nonchalant.lanes import Lane, Work
 from nonchalant.lifecycle import Assigned, Broadcast, Failed, Included, Marked, Replaced, Valued
-from nonchalant.model import (
-    Attention,
-    Change,
-    Payload,
-    Reply,
-    Slot,
-    SlotKind,
-    Speed,
-    State,
-    Stranger,
-    Transaction,
-)
-from tests.examples import (
-    LANE,
-    MARK,
-    a_hash,
-    a_lane,
-    a_receipt,
-    a_record,
-    a_slot,
-    a_transaction,
-    an_attempt,
-)
+from nonchalant.model import Attention, Change, Payload, Reply, Slot, SlotKind, Speed, State, Stranger, Transaction
+from tests.examples import LANE, MARK, a_hash, a_lane, a_receipt, a_record, a_slot, a_transaction, an_attempt
 
 
 def test_nothing_is_true_before_it_is_committed() -> None:

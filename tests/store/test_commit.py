@@ -3,27 +3,11 @@
 from dataclasses import replace
 
 from nonchalant.lifecycle import Failed, Included, Superseded
-from nonchalant.model import (
-    AttemptKind,
-    Change,
-    LaneRecord,
-    SlotKind,
-    Stranger,
-)
+from nonchalant.model import AttemptKind, Change, LaneRecord, SlotKind, Stranger
 from nonchalant.ports import Store
 from tests.examples import LANE, MARK, a_hash, a_receipt, a_slot, an_attempt
 from tests.lessons import lesson
-from tests.store.acts import (
-    OTHER_LANE,
-    accept,
-    assign,
-    assignment,
-    filler,
-    refused,
-    settle,
-    take,
-    work,
-)
+from tests.store.acts import OTHER_LANE, accept, assign, assignment, filler, refused, settle, take, work
 
 
 async def test_assignment_is_one_commit_of_transaction_slot_attempt_and_event(store: Store) -> None:

@@ -10,30 +10,11 @@ import pytest
 from nonchalant import lifecycle
 from nonchalant.errors import RowMoved
 from nonchalant.lifecycle import Broadcast, Confirmed, Failed, Held, Marked, Outrun, Reverted
-from nonchalant.model import (
-    Change,
-    LaneRecord,
-    Reservation,
-    Slot,
-    SlotKind,
-    State,
-    Transaction,
-    Wanted,
-)
+from nonchalant.model import Change, LaneRecord, Reservation, Slot, SlotKind, State, Transaction, Wanted
 from nonchalant.ports import Store
 from tests.examples import LANE, MARK, a_hash, a_receipt, a_slot, an_attempt
 from tests.lessons import lesson
-from tests.store.acts import (
-    OTHER_LANE,
-    accept,
-    assign,
-    assignment,
-    filler,
-    refused,
-    settle,
-    take,
-    work,
-)
+from tests.store.acts import OTHER_LANE, accept, assign, assignment, filler, refused, settle, take, work
 
 
 @lesson("last-writer")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import msgspec
 
 from nonchalant.lane_views import (
@@ -31,20 +33,21 @@ from nonchalant.wire import (
 
 
 async def pause_lane(front: Front, call: Call) -> Answer:
-    lane = await _lane(front, call)
-    await lane.pause(parse_reason(await call.wish()))
-    return Answer(await lane_shown(front, lane.key))
+    return await _said(front, call, LaneHandle.pause)
 
 
 async def drain_lane(front: Front, call: Call) -> Answer:
-    lane = await _lane(front, call)
-    await lane.drain(parse_reason(await call.wish()))
-    return Answer(await lane_shown(front, lane.key))
+    return await _said(front, call, LaneHandle.drain)
 
 
 async def resume_lane(front: Front, call: Call) -> Answer:
+    return await _said(front, call, LaneHandle.resume)
+
+
+async def _said(front: Front, call: Call, say: Callable[[LaneHandle, str], Awaitable[object]]) -> Answer:
+    """Say how the lane should be run; the lane as it is then."""
     lane = await _lane(front, call)
-    await lane.resume(parse_reason(await call.wish()))
+    await say(lane, parse_reason(await call.wish()))
     return Answer(await lane_shown(front, lane.key))
 
 

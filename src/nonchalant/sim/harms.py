@@ -161,29 +161,28 @@ def _kept(chain: SimChain, fault: Fault) -> int:
     return int(fault.much**3 * 1.5 * chain.terrain.finality_lag)
 
 
+def _err_alone(hand: Hand, fault: Fault, ailment: Ailment, *, about: tuple[Ailment, ...], odds: float = 1.0) -> None:
+    """One endpoint errs, unless another one errs about the same."""
+    chain = hand.chain(fault)
+    endpoint = pick(chain.endpoints, fault)
+    if hand.is_only_liar(chain, about, fault.seconds):
+        hand.lay(endpoint.troubles, fault, ailment, odds, endpoint.name)
+
+
 @harm(Kind.SEND_REFUSED)
 def _refuse_bytes(hand: Hand, fault: Fault) -> None:
     # What every endpoint refuses for what it is cannot be sent: here there is one that does not know better.
-    chain = hand.chain(fault)
-    endpoint = pick(chain.endpoints, fault)
-    if hand.is_only_liar(chain, (Ailment.SEND_REFUSED,), fault.seconds):
-        hand.lay(endpoint.troubles, fault, Ailment.SEND_REFUSED, 1.0, endpoint.name)
+    _err_alone(hand, fault, Ailment.SEND_REFUSED, about=(Ailment.SEND_REFUSED,))
 
 
 @harm(Kind.FINALIZED_LIE)
 def _lie(hand: Hand, fault: Fault) -> None:
-    chain = hand.chain(fault)
-    endpoint = pick(chain.endpoints, fault)
-    if hand.is_only_liar(chain, (Ailment.LYING,), fault.seconds):
-        hand.lay(endpoint.troubles, fault, Ailment.LYING, 1.0, endpoint.name)
+    _err_alone(hand, fault, Ailment.LYING, about=(Ailment.LYING,))
 
 
 @harm(Kind.COUNT_HIGH, Kind.COUNT_LOW, Kind.BALANCE_HIGH, Kind.BALANCE_LOW)
 def _miscount(hand: Hand, fault: Fault) -> None:
-    chain = hand.chain(fault)
-    endpoint = pick(chain.endpoints, fault)
-    if hand.is_only_liar(chain, LIES_ABOUT_ACCOUNTS, fault.seconds):
-        hand.lay(endpoint.troubles, fault, Ailment(fault.kind.value), 1.0 - fault.much / 2, endpoint.name)
+    _err_alone(hand, fault, Ailment(fault.kind.value), about=LIES_ABOUT_ACCOUNTS, odds=1.0 - fault.much / 2)
 
 
 # What one endpoint of three may suffer from for ever, and everything must settle all the same.
