@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from nonchalant.engine import CANCEL_SECONDS, HANG_UP_SECONDS
-from nonchalant.model import State
+from nonchalant.model import Answer, State
 from tests.stages.rig import ALICE, BOB, Rig, staged
+from tests.stages.voices import Voice
 
 FOR_EVER = 1e6
 
@@ -29,6 +30,21 @@ async def test_a_send_that_one_endpoint_never_answers_does_not_hold_a_node_that_
     rig.endpoints[0].heal()
     await rig.start_node()
     assert (await rig.ends(tx)).state is State.CONFIRMED
+
+
+@staged()
+async def test_what_endpoints_answer_while_a_node_stops_is_on_record(rig: Rig) -> None:
+    for voice in rig.endpoints:
+
+        async def slow(raws: Sequence[bytes], voice: Voice = voice) -> Sequence[Answer]:
+            await rig.advance(HANG_UP_SECONDS - 1.0)
+            return await voice.endpoint.send(raws)
+
+        voice.answer("send", slow)
+    tx = await rig.submit("pay")
+    await rig.reaches(tx, State.SIGNED)
+    await rig.stop(rig.node)
+    assert await rig.state(tx) is State.SENT
 
 
 @staged()
