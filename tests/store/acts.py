@@ -98,7 +98,7 @@ async def on_postgres(
     """A store in a schema of its own. With a clock, the server goes by it."""
     schema = f"test_{os.getpid()}_{next(_schemas)}"
     file = cluster.folder / f"clock-{schema}"
-    store = await PostgresStore.open(f"{cluster.dsn}?schema={schema}", entropy=Counting(), **options)
+    store = await open_patiently(f"{cluster.dsn}?schema={schema}", **options)
     try:
         if clock is not None:
             clock.show_in(file)
@@ -127,7 +127,12 @@ async def on_a_server(postgres: Cluster) -> AsyncIterator[PostgresStore]:
 
 async def second(store: PostgresStore, cluster: Cluster, **options: Any) -> PostgresStore:
     """Another node's access to the same data."""
-    return await PostgresStore.open(f"{cluster.dsn}?schema={store.schema}", entropy=Counting(), **options)
+    return await open_patiently(f"{cluster.dsn}?schema={store.schema}", **options)
+
+
+async def open_patiently(url: str, **options: Any) -> PostgresStore:
+    """As a node does; but a test that a busy machine holds up within a transaction is no node that froze."""
+    return await PostgresStore.open(url, entropy=Counting(), **{"stall_seconds": 60.0} | options)
 
 
 async def sql(store: Store, statement: str, *values: object) -> Sequence[Any]:

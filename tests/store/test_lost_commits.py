@@ -20,7 +20,7 @@ from nonchalant.store.connections import Connections
 from nonchalant.store.postgres import PostgresStore
 from tests.examples import LANE
 from tests.postgres import Cluster, give, program, running, unprivileged
-from tests.store.acts import Counting, accept, filler, take
+from tests.store.acts import accept, filler, open_patiently, take
 
 
 def losses(logs: Sequence[Mapping[str, Any]]) -> int:
@@ -35,7 +35,7 @@ def server() -> Iterator[Cluster]:
 
 
 async def opened(cluster: Cluster, schema: str) -> PostgresStore:
-    store = await PostgresStore.open(f"{cluster.dsn}?schema={schema}", entropy=Counting())
+    store = await open_patiently(f"{cluster.dsn}?schema={schema}")
     await store.declare([LANE])
     return store
 

@@ -15,7 +15,7 @@ from nonchalant.store import postgres_schema
 from nonchalant.store.postgres import PostgresStore
 from tests.examples import LANE
 from tests.postgres import Cluster, pooler
-from tests.store.acts import Counting, accept, assign, filler, take
+from tests.store.acts import accept, assign, filler, open_patiently, take
 
 SCHEMAS = iter(range(1_000))
 
@@ -31,7 +31,7 @@ async def nodes(pooled: str, postgres: Cluster) -> AsyncIterator[list[PostgresSt
     """Two nodes through the pooler, which hear of each other past it."""
     schema = f"pooled_{next(SCHEMAS)}"
     url, direct = f"{pooled}?schema={schema}", postgres.dsn
-    nodes = [await PostgresStore.open(url, entropy=Counting(), listen_url=direct) for _ in range(2)]
+    nodes = [await open_patiently(url, listen_url=direct) for _ in range(2)]
     yield nodes
     for node in nodes:
         await node.close()
@@ -94,7 +94,7 @@ async def test_nodes_wake_each_other_past_it(nodes: list[PostgresStore]) -> None
 
 
 async def test_without_a_way_past_it_there_are_no_wake_ups(pooled: str) -> None:
-    store = await PostgresStore.open(f"{pooled}?schema=pooled_deaf", entropy=Counting())
+    store = await open_patiently(f"{pooled}?schema=pooled_deaf")
     assert store.wakes is None
     await store.declare([LANE])
     await accept(store, "a")

@@ -17,7 +17,19 @@ from nonchalant.store.postgres import FOR_WORK, PostgresStore
 from nonchalant.store.talk import Ask, AskForEach, Fence, Keys, Procedure
 from tests.examples import LANE, a_request
 from tests.postgres import Cluster, running
-from tests.store.acts import LIMITS, OTHER_LANE, Counting, accept, filler, on_a_server, on_postgres, second, sql, take
+from tests.store.acts import (
+    LIMITS,
+    OTHER_LANE,
+    Counting,
+    accept,
+    filler,
+    on_a_server,
+    on_postgres,
+    open_patiently,
+    second,
+    sql,
+    take,
+)
 
 store = pytest.fixture(on_a_server)
 
@@ -330,7 +342,7 @@ async def test_a_query_that_is_not_there_is_a_bug_and_not_an_outage(store: Postg
 
 async def test_nodes_hear_of_each_other_whatever_their_schema_is_called(postgres: Cluster) -> None:
     url = f"{postgres.dsn}?schema={'long_' * 12}xyz"
-    one, other = [await PostgresStore.open(url, entropy=Counting()) for _ in range(2)]
+    one, other = [await open_patiently(url) for _ in range(2)]
     heard: list[LaneKey] = []
     assert other.wakes is not None
     other.wakes.hear = heard.extend

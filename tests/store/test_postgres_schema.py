@@ -15,7 +15,19 @@ from nonchalant.store.postgres import PostgresStore
 from tests.conftest import ROOT
 from tests.examples import LANE
 from tests.postgres import Cluster
-from tests.store.acts import OTHER_LANE, REFUSED, Counting, accept, assign, on_a_server, on_postgres, second, sql, take
+from tests.store.acts import (
+    OTHER_LANE,
+    REFUSED,
+    Counting,
+    accept,
+    assign,
+    on_a_server,
+    on_postgres,
+    open_patiently,
+    second,
+    sql,
+    take,
+)
 
 store = pytest.fixture(on_a_server)
 
@@ -73,7 +85,7 @@ async def test_installations_in_one_database_know_nothing_of_each_other(postgres
 @pytest.mark.parametrize("round_", range(3))
 async def test_nodes_that_start_at_once_make_one_schema(postgres: Cluster, round_: int) -> None:
     url = f"{postgres.dsn}?schema=at_once_{round_}"
-    stores = await asyncio.gather(*(PostgresStore.open(url, entropy=Counting()) for _ in range(6)))
+    stores = await asyncio.gather(*(open_patiently(url) for _ in range(6)))
     await asyncio.gather(*(store.declare([LANE, OTHER_LANE]) for store in stores))
     assert len(await stores[0].lanes()) == 2
     for store in stores:
@@ -182,7 +194,7 @@ async def test_an_installation_of_the_first_version_is_led_to_the_schema_that_a_
         await connection.execute("DROP SCHEMA IF EXISTS frozen CASCADE")
         await postgres_schema.advance(connection, installation, [Migration(1, "schema", frozen)], "x")
     await postgres_schema.migrate(installation, "x")
-    old = await PostgresStore.open(f"{postgres.dsn}?schema=frozen", entropy=Counting())
+    old = await open_patiently(f"{postgres.dsn}?schema=frozen")
     found, new = [
         [tuple(str(value).replace(one.schema, "S") for value in row) for row in await sql(one, CATALOGUE)]
         for one in (old, store)
