@@ -33,7 +33,7 @@ async def endpoint(proxy: FaultProxy) -> AsyncIterator[EvmEndpoint]:
 @pytest.fixture
 async def hasty(proxy: FaultProxy) -> AsyncIterator[EvmEndpoint]:
     """A client that gives up soon, and knows already whom it talks to."""
-    async with client(proxy.url, patience=1) as made:
+    async with client(proxy.url, patience=3) as made:
         await made.view()
         yield made
 

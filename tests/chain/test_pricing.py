@@ -66,7 +66,7 @@ async def test_numbers_made_to_fill_the_memory_are_answered_at_once(number):
 
     async with serving(say) as served, asking(served.url, paths={Speed.STANDARD: ("x",)}, decimals=0) as oracle:
         with suppress(Unreachable):
-            async with asyncio.timeout(1):
+            async with asyncio.timeout(4):  # less than the oracle itself is waited for
                 assert (await oracle.quote()).prices == {Speed.STANDARD: 1}
 
 
@@ -164,11 +164,11 @@ async def test_an_answer_without_end_is_cut_off():
 
 async def test_a_silent_or_dripping_oracle_is_given_up():
     async def hang(writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(3)
+        await asyncio.sleep(30)
 
     async def drip(writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
-        for _ in range(30):
+        for _ in range(300):
             writer.write(b" ")
             await writer.drain()
             await asyncio.sleep(0.1)

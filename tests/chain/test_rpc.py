@@ -103,8 +103,8 @@ async def test_a_node_that_does_not_answer_is_given_up_in_time_and_the_next_call
             await asyncio.sleep(30)
         return well(body)
 
-    async with serving(hang_once) as node, talking(node, timeout=0.2) as rpc:
-        async with asyncio.timeout(2):
+    async with serving(hang_once) as node, talking(node, timeout=2.0) as rpc:
+        async with asyncio.timeout(20):
             assert results(await rpc.calls(numbered(3))) == [Unreachable] * 3
         assert results(await rpc.calls(numbered(1))) == [["m", 0]]
 
@@ -119,7 +119,7 @@ async def test_a_body_that_trickles_does_not_outlast_the_time_out():
 
     async with listening(handle) as url:
         rpc = Rpc(url, "node", timeout=0.3)
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(10):
             with pytest.raises(Unreachable, match=r"within 0\.3 s"):
                 await rpc.call("m")
         await rpc.close()
@@ -130,7 +130,7 @@ async def test_calls_that_do_not_get_their_turn_in_time_give_up():
         await asyncio.sleep(30)
 
     async with serving(hang) as node, talking(node, timeout=0.2, concurrency=1, batch_items=1) as rpc:
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(20):
             replies = await asyncio.gather(*(rpc.calls(numbered(1)) for _ in range(20)))
         assert all(isinstance(reply, Unreachable) for [reply] in replies)
         assert len(node.bodies) <= 3
@@ -190,7 +190,7 @@ async def test_broken_http_is_unreachable(answer):
 
 
 async def test_nobody_listening_is_unreachable_and_says_so():
-    rpc = Rpc("http://127.0.0.1:1", "127.0.0.1:1", timeout=1)
+    rpc = Rpc("http://127.0.0.1:1", "127.0.0.1:1", timeout=20)
     with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1 cannot be reached"):
         await rpc.call("m")
     await rpc.close()
@@ -231,7 +231,7 @@ async def test_closing_answers_all_who_wait_and_refuses_what_comes_after():
         calls = [asyncio.create_task(rpc.calls(numbered(1))) for _ in range(3)]
         await node.asked.wait()
         await rpc.close()
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(10):
             assert [results(await call) for call in calls] == [[Unreachable]] * 3
             with pytest.raises(Unreachable, match="closed"):
                 await rpc.call("m")

@@ -66,7 +66,7 @@ async def test_no_credential_is_shown_when_nobody_listens():
 
 async def test_credentials_and_path_of_the_url_reach_the_node():
     async with serving() as node:
-        rpc = Rpc(with_secrets(node.url), "node", timeout=1)
+        rpc = Rpc(with_secrets(node.url), "node", timeout=20)
         await rpc.call("m")
         await rpc.close()
         assert node.headers[0]["Authorization"].startswith("Basic ")
@@ -74,7 +74,7 @@ async def test_credentials_and_path_of_the_url_reach_the_node():
 
 async def test_an_ordinary_path_does_not_spoil_the_nodes_words():
     async with serving(lambda body: error(body["id"], "execution reverted")) as node:
-        rpc = Rpc(node.url + "/execution/reverted", "node", timeout=1)
+        rpc = Rpc(node.url + "/execution/reverted", "node", timeout=20)
         with pytest.raises(NodeRefused, match="execution reverted"):
             await rpc.call("m")
         await rpc.close()
