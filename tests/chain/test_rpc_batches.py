@@ -43,12 +43,16 @@ async def test_calls_made_while_all_requests_are_under_way_share_the_next():
 
 async def test_no_more_requests_are_under_way_than_allowed():
     under_way = most = 0
+    full = asyncio.Event()
 
     async def count(body):
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
-        await asyncio.sleep(0.01)
+        if under_way == 3:
+            full.set()
+        await full.wait()
+        await asyncio.sleep(0.01)  # one too many would come meanwhile
         under_way -= 1
         return well(body)
 
