@@ -14,7 +14,7 @@ from nonchalant.model import Change, LaneRecord, Reservation, Slot, SlotKind, St
 from nonchalant.ports import Store
 from tests.examples import LANE, MARK, a_hash, a_receipt, a_slot, an_attempt
 from tests.lessons import lesson
-from tests.store.acts import OTHER_LANE, accept, assign, assignment, filler, refused, settle, take, work
+from tests.store.acts import OTHER_LANE, ManualClock, accept, assign, assignment, filler, refused, settle, take, work
 
 
 @lesson("last-writer")
@@ -35,6 +35,19 @@ async def test_a_row_held_meanwhile_is_not_assigned(store: Store) -> None:
     await store.commit(making.change(), lease)
     # The whole batch falls, the innocent part too: it is built anew.
     await refused(store, assignment(lease, (other, 0), (tx, 1)), lease)
+
+
+async def test_what_is_overdue_by_the_store_s_clock_gets_no_nonce(store: Store, clock: ManualClock) -> None:
+    """However late the owner's own clock is, and whatever took so long between reading the row and writing it."""
+    tx, other = await accept(store, "a", "b", valid_until=clock.now() + 1_000)
+    lease = await take(store)
+    [sent] = await assign(store, lease, (other, 0))
+    clock.pass_seconds(1)
+    await refused(store, assignment(lease, (tx, 1)), lease)
+    # What has one goes on: its deadline is for the owner to look after.
+    making = work(lease)
+    making.move(sent, Broadcast())
+    await store.commit(making.change(), lease)
 
 
 async def test_a_transaction_that_does_not_exist_is_refused(store: Store) -> None:

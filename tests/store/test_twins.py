@@ -47,6 +47,16 @@ async def test_who_did_the_same_is_found_until_somebody_is_held_for_it(store: St
     assert (await read(store, "a")).state is State.CANCELLED
 
 
+async def test_one_that_did_the_same_holds_one_request_however_often_it_is_found(store: Store) -> None:
+    await accept(store, "a", "b")
+    a = await read(store, "a")
+    stranger = await stranger_like(store, a)
+    await store.alter_queued(*step(a, Held(doubt_for(stranger, 5)), 5), stranger)
+    await stranger_like(store, a)
+    assert await store.twin_of(await read(store, "b")) is None
+    assert (await store.load(await take(store))).strangers == []
+
+
 @pytest.mark.parametrize("how", ["held", "paused", "draining"])
 async def test_a_lane_that_is_in_quarantine_is_work_while_anything_waits_there(store: Store, how: str) -> None:
     await accept(store, "a")
