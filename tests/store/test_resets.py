@@ -36,6 +36,16 @@ async def test_a_reset_that_is_counted_lowers_the_bound_and_frees_what_was_final
         await store.commit(Change(slots=(replace(again, nonce=0),)), lease)
 
 
+async def test_what_is_not_final_stays_bound_with_all_that_was_signed_for_it(store: Store) -> None:
+    """Its bytes may be anywhere: no reset gives its nonce to anybody else."""
+    await settled(store, 3)
+    lease = await take(store)
+    live = a_slot(3, tx_id=None)
+    await store.commit(Change(slots=(live,), attempts=live.attempts), lease)
+    await store.commit(Change(lane=a_record(next_nonce=4, settled_below=1, resets=1), unsettled_from=1), lease)
+    assert list((await store.load(lease)).slots) == [live]
+
+
 async def test_without_counting_it_nothing_is_given_up(store: Store) -> None:
     await settled(store, 3)
     lease = await take(store)

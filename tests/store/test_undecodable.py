@@ -1,5 +1,7 @@
 """A row that somebody or something spoilt does not stop its lane, nor hide the others."""
 
+from dataclasses import replace
+
 import pytest
 from structlog.testing import capture_logs
 
@@ -7,12 +9,24 @@ from nonchalant import fees as prices
 from nonchalant.errors import StoreUnavailable
 from nonchalant.fees import FeeRules
 from nonchalant.lifecycle import Broadcast, Confirmed, Included, Superseded
-from nonchalant.model import AttemptKind, Change, Fees, Lease, Market, Payload, Receipt, Speed, State, Transaction
+from nonchalant.model import (
+    AttemptKind,
+    Change,
+    Fees,
+    Lease,
+    Market,
+    Payload,
+    Receipt,
+    Speed,
+    State,
+    Stranger,
+    Transaction,
+)
 from nonchalant.ports import Filter, Store
 from nonchalant.wishes import Bump, Cancel, Sync, Wish
 from tests.examples import LANE, a_hash, a_receipt, an_attempt
 from tests.lessons import lesson
-from tests.store.acts import accept, assign, filler, sql, take, work
+from tests.store.acts import ManualClock, accept, assign, filler, sql, take, work
 
 SPOILT = [
     ("payload", "{"),
@@ -237,3 +251,19 @@ async def test_a_wish_that_cannot_be_read_is_refused_and_does_not_stay_for_ever(
     assert refused.refused == "undecodable"
     [left] = await sql(store, "SELECT count(*) AS n FROM wishes WHERE reply IS NULL")
     assert left["n"] == 2
+
+
+async def test_a_spoilt_row_past_its_deadline_ends_unless_it_may_have_run(store: Store, clock: ManualClock) -> None:
+    """Nobody can compare it with what a lost commit may have done: a person has to look."""
+    [bad] = await accept(store, "bad", valid_until=clock.now() + 1_000)
+    stranger = Stranger("0xf1", 3, "something else, for all that can be read")
+    await store.commit(Change(strangers=(stranger,)), await take(store))
+    await spoil(store, "payload", "{")
+    clock.pass_seconds(1)
+    assert await store.overdue(limit=9) == []
+    [row] = await sql(store, "SELECT state FROM transactions WHERE id = ?", bad.id)
+    assert row["state"] == "queued"
+    await store.commit(Change(strangers=(replace(stranger, tx_id="somebody"),)), await take(store))
+    assert await store.overdue(limit=9) == []
+    [row] = await sql(store, "SELECT state FROM transactions WHERE id = ?", bad.id)
+    assert row["state"] == "expired"
