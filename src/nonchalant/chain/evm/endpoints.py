@@ -82,11 +82,11 @@ class EvmEndpoint:
         if not self._finality_tag:
             who, latest = await self._rpc.calls([CHAIN_ID, _header_at("latest")])
             self._recognise(who)
-            return View(self._head(latest), None)
+            return View(self._latest(latest).ref, None)
         # The older block first: then it cannot overtake the head between the two answers.
         who, finalized, latest = await self._rpc.calls([CHAIN_ID, _header_at("finalized"), _header_at("latest")])
         self._recognise(who)
-        return View(self._head(latest), self._finalized(finalized))
+        return View(self._latest(latest).ref, self._finalized(finalized))
 
     async def block(self, ref: int | Hash) -> Block | None:
         method = "eth_getBlockByNumber" if isinstance(ref, int) else "eth_getBlockByHash"
@@ -250,11 +250,11 @@ class EvmEndpoint:
         except UNDECODABLE:
             raise Unreachable(f"{self.name} answered {method} with something that cannot be understood") from None
 
-    def _head(self, reply: Reply) -> BlockRef:
+    def _latest(self, reply: Reply) -> wire.Header:
         header = self._read("eth_getBlockByNumber", wire.header, reply)
         if header is None:
             raise Unreachable(f"{self.name} has no latest block")
-        return header.ref
+        return header
 
     def _finalized(self, reply: Reply) -> BlockRef:
         header = None if isinstance(reply, NodeRefused) else self._read("eth_getBlockByNumber", wire.header, reply)
@@ -290,9 +290,7 @@ class EvmEndpoint:
     def _fees(self, latest: Reply, history: Reply) -> tuple[wire.Header, Wei | None, dict[Speed, Wei]]:
         """The newest block, the base fee of the next one, None on a chain without one, and recent tips, empty if the
         node has none."""
-        head = self._read("eth_getBlockByNumber", wire.header, latest)
-        if head is None:
-            raise Unreachable(f"{self.name} has no latest block")
+        head = self._latest(latest)
         if head.base_fee is None or isinstance(history, NodeRefused):
             return head, head.base_fee, {}
         fees = self._read("eth_feeHistory", wire.fee_history, history)
