@@ -120,6 +120,7 @@ class Engine:
         self._services: list[asyncio.Task[None]] = []
         self._elsewhere: frozenset[LaneKey] = frozenset()  # lanes that others worked when we last looked
         self._sweep_now = asyncio.Event()
+        self._next_look = rules.sweep_seconds  # how long until the next sweep at most
         self._stopped = asyncio.Event()
 
     # life
@@ -223,13 +224,14 @@ class Engine:
         while True:
             await self._guarded("sweep", self._sweep())
             await self._guarded("housekeeping", self._keep_house())
-            await nap(self._clock, self._sweep_now, self._rules.sweep_seconds)
+            await nap(self._clock, self._sweep_now, min(self._next_look, self._rules.sweep_seconds))
 
     async def _sweep(self) -> None:
         """Find work whose wake-up was lost, and lanes that nobody works."""
+        self._next_look = self._rules.sweep_seconds
         if self._stopped.is_set():
             return
-        work = list(await self._store.lanes_with_work(marked=self._adviser is not None))
+        work = await self.cluster.look(marked=self._adviser is not None)
         self._elsewhere = frozenset(found.lane for found in work if found.owner not in (None, self.cluster.owner))
         for found in work:
             if found.lane in self.desks:
@@ -247,6 +249,7 @@ class Engine:
                 return  # taken while we were told to stop: it is let go with the others
             if lease is not None:
                 self._workers[lane] = asyncio.create_task(self._own(lease))
+        self._next_look = self.cluster.next_look(work)
 
     async def _keep_house(self) -> None:
         if not self._stopped.is_set() and await self._housekeeping.round():

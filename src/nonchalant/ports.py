@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Protocol, TypeVar
 
@@ -174,6 +174,13 @@ class LaneWork:
 
     lane: LaneKey
     owner: str | None  # None: nobody holds a lease that is still valid
+    # In how many seconds the lease ends, or a negative number since it did; None: the last one was given back.
+    ends_in: float | None = field(default=None, compare=False)
+
+    @property
+    def lapsed(self) -> bool:
+        """Whether its last owner is dead, or cut off: it neither renewed its lease nor gave it back."""
+        return self.owner is None and self.ends_in is not None
 
 
 @dataclass(frozen=True, slots=True)

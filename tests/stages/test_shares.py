@@ -1,12 +1,16 @@
 """Which lanes a node takes: live nodes share the lanes that have work."""
 
+from math import inf
 from typing import cast
 
-from nonchalant.cluster import CROWDED_SECONDS, PATIENT_SECONDS, Cluster
+from nonchalant.cluster import CROWDED_SECONDS, LAPSED_SECONDS, PATIENT_SECONDS, Cluster
+from nonchalant.engine import EngineRules
 from nonchalant.model import LaneKey, Lease, State
 from nonchalant.ports import LaneWork, Store
-from tests.stages.rig import ALICE, BOB, Rig, staged
+from tests.stages.rig import ALICE, BOB, CHAIN, Rig, staged
 from tests.store.acts import ManualClock
+
+SWEEP_SECONDS = EngineRules().sweep_seconds
 
 LANES = [LaneKey(31337, f"0x{number:040x}") for number in range(4)]
 
@@ -32,21 +36,54 @@ def with_work(*lanes: LaneKey, held: tuple[LaneKey, ...] = ()) -> list[LaneWork]
 
 
 def test_a_node_alone_takes_every_lane_with_work() -> None:
-    assert a_node().to_take(with_work(*LANES)) == LANES
+    assert sorted(a_node().to_take(with_work(*LANES))) == LANES
 
 
 def test_two_nodes_take_half_each() -> None:
-    assert a_node(live_nodes=2).to_take(with_work(*LANES)) == LANES[:2]
+    assert len(a_node(live_nodes=2).to_take(with_work(*LANES))) == 2
 
 
 def test_what_is_held_counts_for_the_share() -> None:
     node = a_node(LANES[0], live_nodes=2)
-    assert node.to_take(with_work(*LANES, held=(LANES[0],))) == [LANES[1]]
+    [taken] = node.to_take(with_work(*LANES, held=(LANES[0],)))
+    assert taken in LANES[1:]
 
 
 def test_a_lane_without_work_that_is_still_held_keeps_nobody_waiting() -> None:
     node = a_node(LANES[0])
     assert node.to_take(with_work(LANES[1])) == [LANES[1]]
+
+
+def test_what_a_dead_node_had_is_left_to_others_for_a_moment_only() -> None:
+    """Whose share it is may be dead too, and is counted until its own leases lapse."""
+    clock = ManualClock()
+    node = a_node(*LANES[:2], live_nodes=2, clock=clock)
+    work = [*with_work(*LANES[:2], held=tuple(LANES[:2])), LaneWork(LANES[2], None, -0.1), LaneWork(LANES[3], None)]
+    assert node.to_take(work) == []
+    assert LAPSED_SECONDS < node.next_look(work) < 2 * LAPSED_SECONDS
+    clock.pass_seconds(LAPSED_SECONDS)
+    assert node.to_take(work) == [LANES[2]]
+    clock.pass_seconds(PATIENT_SECONDS - LAPSED_SECONDS)
+    assert set(node.to_take(work)) == {LANES[2], LANES[3]}
+
+
+def test_what_a_dead_node_had_is_handed_over_again_if_somebody_lacks_it() -> None:
+    clock = ManualClock()
+    node = a_node(*LANES[:2], live_nodes=2, clock=clock)
+    work = [*with_work(*LANES[:2], held=tuple(LANES[:2])), LaneWork(LANES[2], None, -0.1), LaneWork(LANES[3], "other")]
+    assert node.to_take(work) == []
+    clock.pass_seconds(LAPSED_SECONDS)
+    assert node.to_take(work) == [LANES[2]]
+    node.leases[LANES[2]] = Lease(LANES[2], "me", 2, 0.0)
+    assert in_a_crowd(node, clock, [*with_work(*LANES[:3], held=tuple(LANES[:3])), work[3]]) == [LANES[2]]
+
+
+def test_the_next_look_is_when_anothers_lease_ends() -> None:
+    node = a_node(LANES[0], live_nodes=2)
+    work = [LaneWork(LANES[0], "me", 0.1), LaneWork(LANES[1], "other", 7.5), LaneWork(LANES[2], "other", 0.3)]
+    assert node.to_take(work) == []
+    assert 0.3 < node.next_look(work) < 0.4
+    assert node.next_look(work[:1]) == inf
 
 
 def test_a_node_that_stays_alone_hands_nothing_over() -> None:
@@ -134,3 +171,62 @@ async def test_a_node_that_joins_gets_its_share_however_busy_the_others_are(rig:
     await busy
     owners = {(await rig.lane(lane)).owner for lane in (ALICE, BOB)}
     assert owners == {old.engine.cluster.owner, young.engine.cluster.owner}
+
+
+HOLDERS = tuple(LaneKey(CHAIN, f"0x{number:040x}") for number in range(1, 10))
+
+
+async def busy_lanes(rig: Rig) -> None:
+    for lane in HOLDERS:
+        await rig.submit(lane.address, lane)
+    await rig.advance(8.0)  # crowded nodes have handed over what they had too much of
+
+
+async def holdings(rig: Rig) -> dict[str, set[LaneKey]]:
+    """Which node has which lanes."""
+    names = {node.engine.cluster.owner: node.name for node in rig.nodes}
+    found: dict[str, set[LaneKey]] = {node.name: set() for node in rig.nodes}
+    for lane in HOLDERS:
+        owner = (await rig.lane(lane)).owner
+        if owner is not None:
+            found[names[owner]].add(lane)
+    return found
+
+
+async def until_taken(rig: Rig, lanes: set[LaneKey], dead: set[str]) -> float:
+    """How long it takes until somebody who lives has all of these."""
+    began = rig.loop.time()
+    while lanes - set().union(*(held for name, held in (await holdings(rig)).items() if name not in dead)):
+        assert rig.loop.time() < began + 60.0
+        await rig.advance(0.01)
+    return rig.loop.time() - began
+
+
+@staged(nodes=3, lanes=HOLDERS)
+async def test_a_dead_nodes_lanes_are_taken_as_soon_as_its_leases_lapse_and_shared_evenly(rig: Rig) -> None:
+    await busy_lanes(rig)
+    dead = rig.nodes[0]
+    left = (await holdings(rig))[dead.name]
+    assert len(left) == 3
+    rig.kill(dead)
+    took = await until_taken(rig, left, {dead.name})
+    # Nobody's patience was needed: who lives knew of the death by then.
+    assert took < rig.setting.lease_seconds + LAPSED_SECONDS
+    await rig.advance(1.0)
+    assert sorted(map(len, (await holdings(rig)).values())) == [0, 4, 5]
+
+
+@staged(nodes=3, lanes=HOLDERS)
+async def test_that_another_died_meanwhile_does_not_hold_them_up(rig: Rig) -> None:
+    """The second is counted among the living until its own leases lapse, and a share is left to it."""
+    await busy_lanes(rig)
+    first, second, heir = rig.nodes
+    had = await holdings(rig)
+    rig.kill(first)
+    await rig.advance(rig.setting.lease_seconds - 2.0)
+    rig.kill(second)
+    took = await until_taken(rig, had[first.name], {first.name, second.name})
+    assert took <= 2.0 + SWEEP_SECONDS
+    took += await until_taken(rig, had[second.name], {first.name, second.name})
+    assert took <= rig.setting.lease_seconds + SWEEP_SECONDS
+    assert (await holdings(rig))[heir.name] == set(HOLDERS)

@@ -25,7 +25,10 @@ from nonchalant.store.talk import (
 
 def lanes_with_work(marked: bool) -> Procedure[Sequence[LaneWork]]:
     found = yield from ask("lanes_with_work", marked=marked)
-    return [LaneWork(rows.lane_key(row), row["owner"]) for row in found]
+    return [
+        LaneWork(rows.lane_key(row), row["owner"], None if row["ends_in"] is None else row["ends_in"] / 1000)
+        for row in found
+    ]
 
 
 def heartbeat(owner: str, ttl: float) -> Procedure[int]:

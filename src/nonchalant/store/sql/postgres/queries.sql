@@ -189,11 +189,12 @@ WITH RECURSIVE live AS (
     UNION SELECT chain_id, address FROM nonchalant.wishes WHERE reply IS NULL
     UNION SELECT chain_id, address FROM nonchalant.lanes WHERE unhealthy IS NOT NULL
 )
-SELECT busy.chain_id, busy.address, (
-    SELECT leases.owner FROM nonchalant.leases
-    WHERE leases.chain_id = busy.chain_id AND leases.address = busy.address AND leases.expires_at > nonchalant.millis()
-) AS owner
-FROM busy ORDER BY busy.chain_id, busy.address;
+SELECT busy.chain_id, busy.address, CASE WHEN lease.ends_in > 0 THEN lease.owner END AS owner, lease.ends_in
+FROM busy LEFT JOIN LATERAL (
+    SELECT l.owner, CASE WHEN l.owner IS NOT NULL THEN l.expires_at - nonchalant.millis() END AS ends_in
+    FROM nonchalant.leases AS l WHERE l.chain_id = busy.chain_id AND l.address = busy.address LIMIT 1
+) AS lease ON TRUE
+ORDER BY busy.chain_id, busy.address;
 
 -- beat --
 -- Say that this node lives, forget those that do not, and see how many do and where the server stands; in one statement,

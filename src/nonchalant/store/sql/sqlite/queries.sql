@@ -110,9 +110,10 @@ WITH RECURSIVE chains (chain_id) AS (
     UNION SELECT chain_id, address FROM wishes INDEXED BY wishes_open WHERE reply IS NULL
     UNION SELECT chain_id, address FROM lanes INDEXED BY lanes_unhealthy WHERE unhealthy IS NOT NULL
 )
-SELECT busy.chain_id, busy.address, leases.owner FROM busy
-LEFT JOIN leases
-    ON leases.chain_id = busy.chain_id AND leases.address = busy.address AND leases.expires_at > :now
+SELECT
+    busy.chain_id, busy.address, CASE WHEN leases.expires_at > :now THEN leases.owner END AS owner,
+    CASE WHEN leases.owner IS NOT NULL THEN leases.expires_at - :now END AS ends_in
+FROM busy LEFT JOIN leases ON leases.chain_id = busy.chain_id AND leases.address = busy.address
 ORDER BY busy.chain_id, busy.address;
 
 -- heartbeat --
