@@ -108,8 +108,11 @@ class Member:
     @property
     def owner(self) -> str | None:
         """Who it is in the leases; None before it says."""
-        lines = self.log.read_text().splitlines()[:5] if self.log.exists() else []
+        lines = self.said().splitlines()[:5]
         return next((line.removeprefix("owner ") for line in lines if line.startswith("owner ")), None)
+
+    def said(self) -> str:
+        return self.log.read_text() if self.log.exists() else ""
 
     @property
     def stands_still(self) -> bool:
@@ -194,10 +197,12 @@ class Crowd:
                     self.left += 1
                     if self._over and one.owner is not None:
                         self.stopped.append(one.owner)
+                case -15 if one.owner is None:
+                    self.left += 1  # told to stop before it had begun, and before it knew what that means
                 case member.NOT_NOW:
                     self.not_now += 1
                 case _:
-                    raise AssertionError(f"{one.name} ended with {code}: {one.log.read_text()[-3000:]}")
+                    raise AssertionError(f"{one.name} ended with {code}: {one.said()[-3000:]}")
             if not self._over:
                 away = self.chance.uniform(*AWAY_SECONDS)
                 await asyncio.sleep(max(away, 0.3 - (time.monotonic() - began)))

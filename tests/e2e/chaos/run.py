@@ -143,6 +143,7 @@ async def _run(
             )
         finally:
             await connection.close()
+    say(str(verdict))
     seconds = time.monotonic() - began
     return Figures(plan, seconds, verdict, load, crowd, harms, _warnings(folder), crowd.lookout.waits())
 

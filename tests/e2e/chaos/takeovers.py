@@ -23,6 +23,7 @@ LOOK = """
         OR EXISTS (SELECT 1 FROM transactions t WHERE t.address = l.address AND state = 'queued' AND NOT held) AS busy
     FROM leases l
 """
+ALIVE = "SELECT owner FROM nodes"
 
 
 def now_ms() -> int:
@@ -53,6 +54,7 @@ class Lookout:
     dsn: str
     schema: str
     seen: dict[str, list[Look]] = field(default_factory=lambda: defaultdict(list))  # what changed, by lane
+    met: dict[str, int] = field(default_factory=dict)  # when each owner was first seen among the nodes
     departures: list[Departure] = field(default_factory=list)
     outages: list[tuple[int, int]] = field(default_factory=list)  # when the server was away
 
@@ -67,6 +69,8 @@ class Lookout:
                 try:
                     while True:
                         self._note(await connection.fetch(LOOK, timeout=5))
+                        for row in await connection.fetch(ALIVE, timeout=5):
+                            self.met.setdefault(row["owner"], now_ms())
                         await asyncio.sleep(EVERY_SECONDS)
                 finally:
                     connection.terminate()
@@ -89,10 +93,18 @@ class Lookout:
             for seen in self.seen.values():
                 taken = self._taken(departure, seen)
                 if taken is not None:
-                    away = any(begin < taken and departure.at < end for begin, end in self.outages)
-                    cause = departure.cause + (", PostgreSQL away meanwhile" if away else "")
+                    cause = departure.cause
+                    if any(begin < taken and departure.at < end for begin, end in self.outages):
+                        cause += ", PostgreSQL away meanwhile"
+                    elif not self._had_an_heir(departure, taken):
+                        cause += ", no other node up all along"
                     found[cause].append((taken - departure.at) / 1000)
         return found
+
+    def _had_an_heir(self, departure: Departure, taken: int) -> bool:
+        """Whether some other node was there all along."""
+        fell = {other.owner for other in self.departures if other.at < taken}
+        return any(at <= departure.at and owner not in fell for owner, at in self.met.items())
 
     def _taken(self, departure: Departure, seen: Sequence[Look]) -> int | None:
         """When this lane was taken from who left; None if it had none of it, or nothing to do there."""
@@ -112,11 +124,14 @@ class Lookout:
 
 def table(waits: dict[str, list[float]]) -> list[str]:
     """As Markdown."""
-    lines = ["| why a lane lost its owner | lanes | median | 95 % | longest, s |", "|---|---|---|---|---|"]
+    lines = [
+        "| why a lane lost its owner | lanes | shortest | median | 95 % | longest, s |",
+        "|---|---|---|---|---|---|",
+    ]
     for cause, times in sorted(waits.items()):
         ordered = sorted(times)
         most = ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))]
         lines.append(
-            f"| {cause} | {len(ordered)} | {statistics.median(ordered):.2f} | {most:.2f} | {ordered[-1]:.2f} |"
+            f"| {cause} | {len(ordered)} | {ordered[0]:.2f} | {statistics.median(ordered):.2f} | {most:.2f} | {ordered[-1]:.2f} |"
         )
     return lines
