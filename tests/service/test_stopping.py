@@ -20,7 +20,8 @@ from nonchalant.config import parse_settings
 from nonchalant.errors import StoreUnavailable
 from nonchalant.leaving import Leaving
 from nonchalant.ports import Store
-from tests.service.conftest import SENDER
+from nonchalant.service import server
+from tests.service.conftest import SENDER, running
 
 # What a hung test would take, not what is tested.
 FAR_TOO_LONG = 60
@@ -130,6 +131,36 @@ async def test_neither_a_silent_endpoint_nor_a_silent_store_holds_a_node_that_st
     assert stores[0].closed
     told = [(log["event"], log.get("step")) for log in logs if log["event"].startswith("shutdown.")]
     assert told == [("shutdown.slow", "engine"), ("shutdown.done", None)]
+
+
+@pytest.mark.parametrize(("method", "code"), [("POST", "store_unavailable"), ("GET", "shutting_down")])
+async def test_a_call_that_waits_for_a_silent_store_is_told_so_when_the_node_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, method: str, code: str
+) -> None:
+    monkeypatch.setattr(server, "GRACE_SECONDS", 0.2)
+    asked, go_on = asyncio.Event(), asyncio.Event()
+    async with asyncio.timeout(FAR_TOO_LONG), running(tmp_path) as service:
+        store = service.node.store
+
+        async def hang_for_now(*given: Any, **named: Any) -> Any:
+            asked.set()
+            await go_on.wait()
+            return await (accept if method == "POST" else transactions)(*given, **named)
+
+        accept, transactions = store.accept, store.transactions
+        monkeypatch.setattr(store, "accept", hang_for_now)
+        monkeypatch.setattr(store, "transactions", hang_for_now)
+        body = {"chain_id": 31337, "from": SENDER, "to": SENDER} if method == "POST" else None
+        with capture_logs() as logs:
+            calling = asyncio.create_task(service.call(method, "/v1/transactions", json=body))
+            await asked.wait()
+            service.stop.set()
+            status, said, _ = await calling
+            await service.serving
+        go_on.set()
+    assert (status, said["code"]) == (503, code)
+    assert [log["event"] for log in logs if log["log_level"] == "warning"] == ["call.cut_short"]
+    assert not any(record.exc_info for record in caplog.records), "no frames"
 
 
 def test_a_thread_that_a_hook_has_left_behind_keeps_no_node_that_stops(tmp_path: Path) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
-from nonchalant.errors import NonchalantError
+from nonchalant.errors import CommitUnknown, NonchalantError, ShuttingDown
 from nonchalant.service.front import Front, Node, Route
 from nonchalant.service.http import PROBLEM_JSON, Answer, Call, Gone, Receive, Scope, Send
 from nonchalant.service.problems import (
@@ -26,6 +27,12 @@ MOST_AT_ONCE: Final = 2_000
 
 # An orchestrator kills a node whose probes fail: they are answered however many calls are under way.
 PROBES: Final = frozenset({"/livez", "/readyz"})
+
+# What a call is told that was still under way when the node's time to stop was over.
+CUT_SHORT: Final = (
+    "this node stops, and the store has not said what became of the request; send it again, to another node or after the "
+    "restart, with the same Idempotency-Key if it had one"
+)
 
 log = structlog.get_logger()
 
@@ -78,6 +85,12 @@ class Service:
             return await route.handle(self.front, call)
         except Gone:
             raise
+        except asyncio.CancelledError:
+            if not self.front.closing:
+                raise
+            # Its time is over while something hangs, the store most likely: the caller hears that instead of nothing.
+            log.warning("call.cut_short", method=call.scope["method"], path=call.scope["path"])
+            return problem(ShuttingDown() if call.scope["method"] in {"GET", "HEAD"} else CommitUnknown(CUT_SHORT))
         except NonchalantError as error:
             if status_of(error) == 500:
                 log.exception("call.failed", method=call.scope["method"], path=call.scope["path"])
