@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import asyncpg
 import pytest
 
 from nonchalant.lifecycle import Cancelled, step
@@ -40,6 +41,27 @@ async def test_a_position_is_seen_only_after_all_lower_ones(store: PostgresStore
         assert seen == [2]
     seen += [int(str(event.data["number"])) for event in await store.events_after(position, limit=9)]
     assert seen == [2, 1]
+
+
+async def test_who_stands_still_while_it_gives_positions_keeps_nobody_from_reading(
+    store: PostgresStore, postgres: Cluster
+) -> None:
+    lease = await take(store)
+    start = await store.last_position()
+
+    async def read() -> list[object]:
+        return [event.data["number"] for event in await store.events_after(start, limit=9)]
+
+    await store.commit(Change(events=(told(1),)), lease)
+    assert await read() == [1]
+    frozen = await asyncpg.connect(postgres.dsn)
+    try:
+        await frozen.execute(f"BEGIN; SELECT last FROM {store.schema}.numbering FOR UPDATE")
+        await store.commit(Change(events=(told(2),)), lease)
+        assert await read() == [1]
+    finally:
+        await frozen.close()
+    assert await read() == [1, 2]
 
 
 def _telling(lease: Lease, *events: Event) -> Procedure[None]:

@@ -260,7 +260,8 @@ class PostgresStore(SqlStore):
                 return await self._take(connection, AskForEach("insert_event", each))
             case Number():
                 if (await self._take(connection, Ask("unnumbered"))).rows:
-                    await self._write(_numbered())
+                    with suppress(Locked):  # somebody else is at it, or froze there: what has a position can be read
+                        await self._write(_numbered())
                 return Answer()
 
     async def _ask(
