@@ -328,7 +328,11 @@ class Follower:
         if height <= self.head.final.number:
             self.trouble = None
             return False
-        agreed = await self._panel.agreed(height, list(healthy))
+        named = await self._panel.hashes_at(height, list(healthy))
+        if len(set(named)) <= 1 and len(named) < self._panel.quorum:
+            self.trouble = self._panel.with_reasons(f"too few endpoints tell block {height}, which should be final")
+            return False
+        agreed = heads.agreed(height, named, least=self._panel.quorum)
         if agreed is None or not self.head.has(agreed):
             self.trouble = f"the endpoints disagree about block {height}, which should be final"
             log.warning("finality.disagreed", chain=self.chain.chain_id, height=height)

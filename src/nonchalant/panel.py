@@ -152,9 +152,13 @@ class Panel:
 
     async def agreed(self, height: int, names: list[str]) -> BlockRef | None:
         """The block at this height on which all of these endpoints agree; None also when too few of them answer."""
+        return heads.agreed(height, await self.hashes_at(height, names), least=self.quorum)
+
+    async def hashes_at(self, height: int, names: list[str]) -> list[Hash]:
+        """What these endpoints call the block at this height: those of them that say."""
         endpoints = [endpoint for endpoint in self.chain.endpoints if endpoint.name in names]
         answers = await asyncio.gather(*(self.hash_at(endpoint, height) for endpoint in endpoints))
-        return heads.agreed(height, answers, least=self.quorum)
+        return [answer for answer in answers if answer is not None]
 
     def keeping_up(self, views: dict[str, View], *, within: int) -> dict[str, View]:
         """Those that neither stand still while others move nor are further behind, if that leaves enough of them."""

@@ -217,6 +217,32 @@ async def test_endpoints_that_disagree_about_a_final_block_stop_settling_with_a_
 
 
 @staged()
+async def test_endpoints_that_do_not_answer_are_not_said_to_disagree(rig: Rig) -> None:
+    tx = await rig.submit("pay")
+    await rig.reaches(tx, State.SENT)
+    for voice in rig.endpoints[:2]:
+
+        async def silent(which: int | str, voice: Voice = voice) -> object:
+            """It tells its head and the way to it, and not what was at a height before."""
+            if isinstance(which, int):
+                raise unreachable()
+            return await voice.endpoint.block(which)
+
+        voice.answer("block", silent)
+    await rig.mine()
+    await rig.finalise()
+    [follower] = rig.node.engine.followers.values()
+    assert await rig.state(tx) is State.MINED
+    assert follower.trouble is not None
+    assert "too few endpoints tell block" in follower.trouble
+    assert not any("finality.disagreed" in line for line in rig.trace.lines)
+    for voice in rig.endpoints[:2]:
+        voice.heal()
+    await rig.mine()
+    await rig.reaches(tx, State.CONFIRMED)
+
+
+@staged()
 async def test_too_few_endpoints_stop_settling_with_a_reason(rig: Rig) -> None:
     tx = await rig.submit("pay")
     await rig.reaches(tx, State.SENT)
