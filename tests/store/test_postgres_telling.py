@@ -49,19 +49,21 @@ async def test_who_stands_still_while_it_gives_positions_keeps_nobody_from_readi
     lease = await take(store)
     start = await store.last_position()
 
-    async def read() -> list[object]:
-        return [event.data["number"] for event in await store.events_after(start, limit=9)]
+    async def read(node: PostgresStore) -> list[object]:
+        return [event.data["number"] for event in await node.events_after(start, limit=9)]
 
     await store.commit(Change(events=(told(1),)), lease)
-    assert await read() == [1]
+    assert await read(store) == [1]
+    hasty = await second(store, postgres, stall_seconds=3.0)
     frozen = await asyncpg.connect(postgres.dsn)
     try:
         await frozen.execute(f"BEGIN; SELECT last FROM {store.schema}.numbering FOR UPDATE")
         await store.commit(Change(events=(told(2),)), lease)
-        assert await read() == [1]
+        assert await read(hasty) == [1]
     finally:
         await frozen.close()
-    assert await read() == [1, 2]
+        await hasty.close()
+    assert await read(store) == [1, 2]
 
 
 def _telling(lease: Lease, *events: Event) -> Procedure[None]:
