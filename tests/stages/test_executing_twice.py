@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from nonchalant.errors import KeyReused
@@ -312,3 +314,34 @@ async def test_a_node_that_took_it_and_gave_up_waiting_for_the_receipt_has_accep
     tx = await rig.submit("pay")
     await rig.reaches(tx, State.SENT)
     assert [attempt.answer for attempt in await rig.attempts(tx)] == ["accepted"]
+
+
+@lesson("missing-receipt")
+@staged()
+async def test_proofs_for_several_reach_down_to_where_the_oldest_was_signed(rig: Rig) -> None:
+    """One of two that lost their nonces ran before the other was even signed; only its block tells."""
+    first = await rig.submit("first")
+    await rig.reaches(first, State.SENT)
+    rig.kill(rig.node)
+    await rig.mine()
+    await rig.finalise()
+
+    async def forgotten(hashes: Sequence[Hash]) -> Sequence[None]:
+        return [None] * len(hashes)
+
+    for voice in rig.endpoints:
+        voice.answer("find", forgotten)
+        voice.fail("executed", unreachable())
+    await rig.start_node()
+    second = await rig.submit("second")
+    assert (await rig.reaches(second, State.SENT)).nonce == 1
+    rig.intrude()
+    await rig.mine()
+    await rig.finalise()
+    for voice in rig.endpoints:
+        voice.heal()
+        voice.answer("find", forgotten)
+    await rig.tells(second, "tx.requeued", 120.0)
+    await rig.ends(await rig.reaches(second, State.SENT))
+    assert await rig.states([first, second]) == [State.CONFIRMED] * 2
+    assert (rig.executions("first"), rig.executions("second")) == (1, 1)
