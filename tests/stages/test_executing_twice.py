@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
 from nonchalant.errors import KeyReused
-from nonchalant.model import Hash, Receipt, State
+from nonchalant.follow import RECEIPT_SECONDS
+from nonchalant.model import BlockRef, Executed, Hash, Receipt, State
 from nonchalant.sim.gate import Boundary, StoreAilment
 from nonchalant.sim.pool import No
 from tests.lessons import lesson
 from tests.stages.acts import QUICK_BUMP, bumped_in_vain, goes_once_all_are_well
 from tests.stages.rig import Rig, refused, staged, unreachable
+from tests.stages.voices import Voice
 
 
 @lesson("missing-receipt")
@@ -326,11 +328,8 @@ async def test_proofs_for_several_reach_down_to_where_the_oldest_was_signed(rig:
     await rig.mine()
     await rig.finalise()
 
-    async def forgotten(hashes: Sequence[Hash]) -> Sequence[None]:
-        return [None] * len(hashes)
-
     for voice in rig.endpoints:
-        voice.answer("find", forgotten)
+        voice.answer("find", _forgotten)
         voice.fail("executed", unreachable())
     await rig.start_node()
     second = await rig.submit("second")
@@ -340,8 +339,56 @@ async def test_proofs_for_several_reach_down_to_where_the_oldest_was_signed(rig:
     await rig.finalise()
     for voice in rig.endpoints:
         voice.heal()
-        voice.answer("find", forgotten)
+        voice.answer("find", _forgotten)
     await rig.tells(second, "tx.requeued", 120.0)
     await rig.ends(await rig.reaches(second, State.SENT))
     assert await rig.states([first, second]) == [State.CONFIRMED] * 2
     assert (rig.executions("first"), rig.executions("second")) == (1, 1)
+
+
+@lesson("missing-receipt")
+@staged()
+async def test_a_proof_that_was_begun_for_one_says_nothing_of_another(rig: Rig) -> None:
+    """It has passed the block that ran the other before anybody looked for that."""
+    first = await rig.submit("first")
+    await rig.reaches(first, State.SENT)
+    rig.kill(rig.node)
+    await rig.mine()
+    ran = rig.chain.head.number
+    await rig.finalise()
+    await rig.mine(4)
+    for voice in rig.endpoints:
+        voice.answer("find", _forgotten)
+        voice.answer("executed", _only_above(voice, ran))
+    await rig.start_node()
+    await rig.tells(first, "tx.attention")  # the search has come as far as it can
+    second = await rig.submit("second")
+    await rig.reaches(second, State.SENT)
+    for voice in rig.endpoints:
+        voice.fail("receipts", unreachable())
+    await rig.mine()
+    await rig.advance(RECEIPT_SECONDS + 10.0)
+    await rig.finalise()
+    assert await rig.state(second) is State.SENT
+    for voice in rig.endpoints:
+        voice.heal()
+        voice.answer("find", _forgotten)
+    for tx in (first, second):
+        await rig.reaches(tx, State.CONFIRMED, 180.0)
+    await rig.mine(6)
+    assert (rig.executions("first"), rig.executions("second")) == (1, 1)
+
+
+async def _forgotten(hashes: Sequence[Hash]) -> Sequence[None]:
+    return [None] * len(hashes)
+
+
+def _only_above(voice: Voice, height: int) -> Callable[[BlockRef], Awaitable[Sequence[Executed]]]:
+    """It tells what blocks executed, of those that are higher than this."""
+
+    async def executed(block: BlockRef) -> Sequence[Executed]:
+        if block.number <= height:
+            raise unreachable()
+        return await voice.endpoint.executed(block)
+
+    return executed
