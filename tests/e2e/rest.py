@@ -136,8 +136,12 @@ class Installation:
             self.processes.append(await restart.serve(self.folder, environment))
             self.ports.append(port)
         for port in self.ports:
-            await until(lambda: restart.is_ready(port), f"ready ({self.folder / 'serve.log'})", seconds=300)  # noqa: B023
+            await until(lambda: restart.is_ready(port), self._said, seconds=120)  # noqa: B023
         return time.monotonic() - began
+
+    def _said(self) -> str:
+        ended = [process.returncode for process in self.processes]
+        return f"all ready; ended: {ended}; they said:\n{(self.folder / 'serve.log').read_text()[-3000:]}"
 
     async def stop(self) -> None:
         for process in self.processes:
@@ -186,8 +190,8 @@ class Figures:
 
 
 async def run_one(books: Books, place: Installation, options: argparse.Namespace) -> Figures:
-    started = await place.start()
     try:
+        started = await place.start()
         await asyncio.sleep(CALM_SECONDS)
         rest = await place.measure(books, options.seconds)
         busy = None

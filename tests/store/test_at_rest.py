@@ -12,6 +12,7 @@ import pytest
 
 from nonchalant.model import LaneKey
 from nonchalant.ports import LaneWork, Store
+from nonchalant.store.contract import DECLARED_AT_ONCE
 from nonchalant.store.postgres import PostgresStore
 from nonchalant.store.sqlite import SqliteStore
 from tests.examples import a_request
@@ -49,6 +50,16 @@ async def test_work_is_found_in_every_lane_of_every_chain_and_in_their_order(sto
     await take(store, "b", lane(1, 1))
     owners = {lane(9, 7): "a", lane(1, 1): "b"}
     assert list(await store.lanes_with_work()) == [LaneWork(key, owners.get(key)) for key in busy]
+
+
+async def test_thousands_of_lanes_are_declared_in_short_transactions(on_server: PostgresStore) -> None:
+    """A node that is slow inside of one is cut off: with all lanes in one it could not start on a busy machine."""
+    asked: list[str] = []
+    async with on_server._work.pool.acquire() as connection:
+        connection._con.add_query_logger(lambda query: asked.append(query.query))
+    await on_server.declare([lane(1, number) for number in range(MANY)])
+    assert sum(query == "COMMIT" for query in asked) == MANY // DECLARED_AT_ONCE
+    assert len(await on_server.lanes()) == MANY
 
 
 # what it costs

@@ -15,8 +15,7 @@ CLOSED = -1
 
 
 def declare(lanes: Sequence[LaneKey]) -> Procedure[None]:
-    # In one order: two nodes that start at once must not wait for each other.
-    each = [lane._asdict() for lane in sorted(lanes)]
+    each = [lane._asdict() for lane in lanes]
     yield from change_each("declare_lane", each)
     yield from change_each("declare_lease", each)
 
