@@ -168,7 +168,9 @@ class Installation:
         return sum(restart.cpu(process.pid) for process in self.processes)
 
     async def keep_busy(self, every: float) -> None:
-        """Each of the busy accounts sends one every so many seconds, through one node after the other."""
+        """Each of the busy accounts sends one every so many seconds, through one node after the other. What takes longer
+        is caught up with."""
+        began, gap = time.monotonic(), every / len(self.addresses)
         while True:
             for address in self.addresses:
                 body = {"chain_id": anvil.CHAIN_ID, "from": address, "to": ledger.recipient("rest"), "value": 1}
@@ -176,7 +178,7 @@ class Installation:
                 async with self.session.post(url, json=body) as answer:
                     assert answer.status == 202, await answer.text()
                 self.sent += 1
-                await asyncio.sleep(every / len(self.addresses))
+                await asyncio.sleep(began + self.sent * gap - time.monotonic())
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,17 +196,19 @@ async def run_one(books: Books, place: Installation, options: argparse.Namespace
         started = await place.start()
         await asyncio.sleep(CALM_SECONDS)
         rest = await place.measure(books, options.seconds)
-        busy = None
+        busy, rate = None, 0.0
         if options.busy:
             traffic = asyncio.create_task(place.keep_busy(options.every))
             await asyncio.sleep(CALM_SECONDS)
+            began, before = time.monotonic(), place.sent
             busy = await place.measure(books, options.seconds)
+            rate = (place.sent - before) / (time.monotonic() - began)
             traffic.cancel()
             await asyncio.wait([traffic])
             if not traffic.cancelled():
                 traffic.result()
             await until(lambda: _all_settled(books, place), "all settled", seconds=SETTLE_SECONDS, every=0.5)
-        return Figures(place.lanes, started, rest, busy, place.sent, len(place.addresses) / options.every)
+        return Figures(place.lanes, started, rest, busy, place.sent, rate)
     finally:
         await place.stop()
 
@@ -253,7 +257,7 @@ def lines(store: str, nodes: int, books: str, few: Figures, many: Figures) -> li
         )
         if one.busy is not None:
             told.append(
-                f"{store}, {nodes} node(s), {one.lanes} lanes, {one.rate:g} transactions a second: a node has {one.busy}"
+                f"{store}, {nodes} node(s), {one.lanes} lanes, {one.rate:.1f} transactions a second: a node has {one.busy}"
                 f" ({books})"
                 + (f", {one.busy.connections:.0f} connections" if one.busy.connections else "")
                 + f"; all {one.sent} confirmed"
