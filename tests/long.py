@@ -3,9 +3,10 @@
     python -m tests.long --hours 2
 
 It goes round: every scenario on anvil and storms of them, simulated histories (new seeds each time), `kill -9` at crash
-points, a mutant from scratch, 1,000 transactions under twenty kills, and a crowd of nodes on PostgreSQL in chaos; and, once for as long as the model stays as it
-is, the model's larger bounds. It stops at the first failure, says how to see
-it again, and leaves the state as it is, so that the next run begins with what failed.
+points, every order of a commit and two take-overs, a mutant from scratch, 1,000 transactions under twenty kills, and a
+crowd of nodes on PostgreSQL in chaos; and, once for as long as the model stays as it is, the model's larger bounds. It
+stops at the first failure, says how to see it again, and leaves the state as it is, so that the next run begins with what
+failed.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ LAST_STEP = 150
 MUTANT_SEEDS = 2_000
 SCENARIOS = "tests/e2e/scenarios"
 SCENARIOS_IN_PARALLEL = 4
+INTERLEAVINGS = "tests/store/test_interleavings.py"
 STORMS_AT_ONCE = 4
 STORM_TRANSACTIONS = 200
 # What a chaos does, in some two minutes.
@@ -71,6 +73,7 @@ class Reached:
     storms: int = 0
     storm_transactions: int = 0
     storm_reorgs: int = 0
+    interleaved: int = 0
     chaoses: int = 0
     chaos_transactions: int = 0
     chaos_kills: int = 0
@@ -93,6 +96,7 @@ class Reached:
             f"{self.storm_transactions} transactions in {self.storms} storms with {self.storm_reorgs} reorgs, the same",
             f"every state of {len(self.models)} larger configurations of the model",
             f"{self.killed_transactions} transactions under {self.kills} kills, each executed once",
+            f"every order of a fenced commit and two take-overs {self.interleaved} times, no stale write",
             confused,
             f"{self.seconds / 3600:.2f} hours in all",
         ]
@@ -281,7 +285,19 @@ def confuse(reached: Reached, left: Callable[[], float]) -> None:
     reached.chaos_backends += figures.harms.done["backends"]
 
 
-ROUND = (model, play, storm, simulate, crash, mutate, simulate, crash, confuse, mutate, simulate, kill)
+def interleave(reached: Reached, left: Callable[[], float]) -> None:
+    """Every order of the statements of a fenced commit and two take-overs."""
+    if left() < 600:
+        return
+    done = ended([sys.executable, "-m", "pytest", "-q", "-m", "long", "-n", "0", INTERLEAVINGS], left())
+    if done is None:
+        return
+    if done.returncode != 0:
+        raise Failed(f"pytest -m long {INTERLEAVINGS}\n{done.stdout[-6000:]}\n{done.stderr[-2000:]}")
+    reached.interleaved += 1
+
+
+ROUND = (model, play, storm, simulate, crash, interleave, mutate, simulate, crash, confuse, mutate, simulate, kill)
 
 
 def run(hours: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
@@ -20,6 +21,8 @@ from tests.examples import LANE
 from tests.lessons import lesson
 from tests.postgres import Cluster
 from tests.store.acts import TTL, ManualClock, accept, assignment, empty, filler, on_postgres, sql, take
+
+HEIRS = ("new", "newer")
 
 Act = Callable[[], Awaitable[None]]
 Stale = Callable[[Lease, Sequence[Transaction]], Procedure[Any]]
@@ -79,7 +82,7 @@ class Actor:
 
 
 class Stage:
-    """One lane, its owner `old`, and `new` that takes it over."""
+    """One lane, its owner `old`, and `new` that takes it over; and `newer` that takes it over once more."""
 
     def __init__(self, store: PostgresStore, clock: ManualClock, observer: asyncpg.Connection) -> None:
         self.store = store
@@ -109,19 +112,20 @@ class Stage:
         """Who committed, in that order, and what became of the owner."""
         lease, txs = await self.prepare()
         old = Actor("old", self.store, stale(lease, txs))
-        new = Actor("new", self.store, owning.acquire(LANE, "new", TTL))
-        for actor in (old, new):
+        heirs = [Actor(name, self.store, owning.acquire(LANE, name, TTL)) for name in HEIRS if name in order]
+        actors = {actor.name: actor for actor in (old, *heirs)}
+        for actor in actors.values():
             await actor.begin()
-        lapsed = False
+        begun = set()
         for name in order:
-            actor = {"old": old, "new": new}[name]
-            if name == "new" and not lapsed:
-                self._clock.pass_seconds(TTL + 1)  # the take-over begins because the lease ran out
-                lapsed = True
+            actor = actors[name]
+            if actor is not old and name not in begun:
+                self._clock.pass_seconds(TTL + 1)  # each take-over begins because the lease ran out
+                begun.add(name)
             await self._until_it_waits(actor, actor.start(actor.statement))
-        for actor in (old, new):
+        for actor in actors.values():
             await actor.end()
-        committed = [(await self._committed_at(actor), actor.name) for actor in (old, new) if actor.committed]
+        committed = [(await self._committed_at(actor), actor.name) for actor in actors.values() if actor.committed]
         return [name for _, name in sorted(committed)], old
 
     async def _committed_at(self, actor: Actor) -> float:
@@ -157,6 +161,15 @@ def orders(old: int, new: int) -> list[list[str]]:
     ]
 
 
+def orders_of_three(old: int, each: int) -> list[list[str]]:
+    """Every order of so many statements of the owner, and of each of two who take over."""
+    return [
+        ["newer" if place in later else name for place, name in enumerate(order)]
+        for order in orders(old, 2 * each)
+        for later in itertools.combinations([place for place, name in enumerate(order) if name == "new"], each)
+    ]
+
+
 def filling(lease: Lease, _: Sequence[Transaction]) -> Procedure[None]:
     return owning.commit(filler(lease, 0), lease)
 
@@ -175,6 +188,9 @@ def releasing(lease: Lease, _: Sequence[Transaction]) -> Procedure[Any]:
 
 # Taking the lease, telling of it, COMMIT.
 TAKE_OVER = 3
+
+# Of all orders of three transactions, for no test to take minutes.
+PARTS = 8
 
 
 async def stale_writes(stage: Stage, stale: Stale) -> tuple[int, int]:
@@ -209,6 +225,42 @@ async def test_no_order_lets_a_stale_owner_touch_the_new_one_s_lease(stage: Stag
     assert tried == 10
 
 
+async def stale_writes_among_three(stage: Stage, found: Sequence[Sequence[str]]) -> int:
+    """In how many of these orders the old owner's write came after a take-over."""
+    bad = 0
+    for order in found:
+        committed, old = await stage.play(filling, order)
+        [lease] = await sql(stage.store, "SELECT owner, epoch FROM leases")
+        [slots] = await sql(stage.store, "SELECT count(*) AS n FROM slots")
+        told = await sql(
+            stage.store,
+            "SELECT owner FROM (SELECT data::JSONB ->> 'owner' AS owner, told FROM events"
+            " WHERE kind = 'lane.lease') AS leases WHERE owner <> 'old' ORDER BY told",
+        )
+        heirs = [row["owner"] for row in told]
+        # Whoever comes while the other's lease is fresh gets nothing; every other one gets an epoch of its own.
+        assert heirs, order
+        assert len(heirs) == len(set(heirs)), (order, heirs)
+        assert lease["owner"] == [name for name in committed if name in heirs][-1], (order, committed)
+        assert lease["epoch"] == 1 + len(heirs), (order, heirs)
+        assert (slots["n"] > 0) == ("old" in committed), (order, old.refused)
+        bad += "old" in [name for name in committed if name == "old" or name in heirs][1:]
+    return bad
+
+
+async def test_nor_do_two_take_overs_in_any_of_some_orders(stage: Stage) -> None:
+    every = orders_of_three(await stage.statements(filling), TAKE_OVER)
+    assert await stale_writes_among_three(stage, random.Random(1).sample(every, 60)) == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(PARTS))
+async def test_nor_do_two_take_overs_in_any_order(stage: Stage, part: int) -> None:
+    every = orders_of_three(await stage.statements(filling), TAKE_OVER)
+    assert len(every) >= 4_200
+    assert await stale_writes_among_three(stage, every[part::PARTS]) == 0
+
+
 async def test_without_the_row_lock_the_same_orders_show_stale_writes(stage: Stage) -> None:
     fence = stage.store._sql["fence"]
     assert "FOR NO KEY UPDATE" in fence.sql
@@ -217,3 +269,5 @@ async def test_without_the_row_lock_the_same_orders_show_stale_writes(stage: Sta
     tried, bad = await stale_writes(stage, filling)
     assert tried >= 35
     assert bad > 0
+    every = orders_of_three(await stage.statements(filling), TAKE_OVER)
+    assert await stale_writes_among_three(stage, random.Random(1).sample(every, 60)) > 0
