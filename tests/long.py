@@ -276,7 +276,9 @@ def confuse(reached: Reached, left: Callable[[], float]) -> None:
             figures = asyncio.run(chaos.run(Path(folder), chaos.Plan(**CHAOS, seed=seed)))
         except (AssertionError, ExceptionGroup) as error:
             words = " ".join(f"--{name} {value}" for name, value in CHAOS.items())
-            told = error.exceptions[0] if isinstance(error, ExceptionGroup) else error
+            told: BaseException = error
+            while isinstance(told, BaseExceptionGroup):
+                told = told.exceptions[0]
             raise Failed(f"python -m tests.e2e.chaos {words} --seed {seed}\n{told}") from error
     reached.chaoses += 1
     reached.chaos_transactions += figures.load.asked

@@ -102,9 +102,10 @@ class Lookout:
         return found
 
     def _had_an_heir(self, departure: Departure, taken: int) -> bool:
-        """Whether some other node was there all along."""
+        """Whether some other node was there all along. One that never had a lane did not get as far as to work."""
         fell = {other.owner for other in self.departures if other.at < taken}
-        return any(at <= departure.at and owner not in fell for owner, at in self.met.items())
+        worked = {look.owner for seen in self.seen.values() for look in seen}
+        return any(at <= departure.at and owner in worked - fell for owner, at in self.met.items())
 
     def _taken(self, departure: Departure, seen: Sequence[Look]) -> int | None:
         """When this lane was taken from who left; None if it had none of it, or nothing to do there."""
