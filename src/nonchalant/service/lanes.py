@@ -16,6 +16,9 @@ from nonchalant.wire import parse_lane
 # A lane is shown without its balance when its chain does not answer by then.
 LANE_PATIENCE: Final = 2.0
 
+# So many lanes of a list are asked about at once: thousands would keep one another waiting until none is answered.
+ASKED_AT_ONCE: Final = 100
+
 
 async def list_lanes(front: Front, call: Call) -> Answer:
     call.only(())
@@ -24,7 +27,12 @@ async def list_lanes(front: Front, call: Call) -> Answer:
         await front.node.store.lanes(),
         key=lambda lane: (places.get(lane.record.key, len(places)), lane.record.key),
     )
-    return Answer(LanesView(lanes=await asyncio.gather(*(_lane(front, lane) for lane in lanes))))
+    shown: list[LaneView] = []
+    silent: set[int] = set()
+    for start in range(0, len(lanes), ASKED_AT_ONCE):
+        some = lanes[start : start + ASKED_AT_ONCE]
+        shown += await asyncio.gather(*(_lane(front, lane, silent) for lane in some))
+    return Answer(LanesView(lanes=shown))
 
 
 async def get_lane(front: Front, call: Call) -> Answer:
@@ -47,16 +55,20 @@ async def lane_shown(front: Front, key: LaneKey) -> LaneView:
     return await _lane(front, summary)
 
 
-async def _lane(front: Front, summary: LaneSummary) -> LaneView:
+async def _lane(front: Front, summary: LaneSummary, silent: set[int] | None = None) -> LaneView:
+    """`silent`: chains that did not answer in time when others of the same list were looked at; nobody waits again."""
     key = summary.record.key
     account = front.node.known_lanes.get(key)
     if account is None:  # it was configured once
         return show_lane(summary, None)
-    try:
-        async with asyncio.timeout(LANE_PATIENCE):
-            return show_lane(summary, await front.node.live_lane(summary))
-    except TimeoutError:
-        return show_lane(
-            summary,
-            LiveLane(window=account.window, window_limit=account.window, mode=account.mode, shared=account.shared),
-        )
+    silent = set() if silent is None else silent
+    if key.chain_id not in silent:
+        try:
+            async with asyncio.timeout(LANE_PATIENCE):
+                return show_lane(summary, await front.node.live_lane(summary))
+        except TimeoutError:
+            silent.add(key.chain_id)
+    return show_lane(
+        summary,
+        LiveLane(window=account.window, window_limit=account.window, mode=account.mode, shared=account.shared),
+    )
