@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.chaos.links import Ear
 from tests.e2e.chaos.run import Plan, run
 
 
+@pytest.mark.timeout(900)  # ten kills and three restarts take their time on a busy machine
 async def test_nodes_that_die_freeze_and_lose_their_database_pay_everybody_exactly_once(tmp_path: Path) -> None:
     plan = Plan(transactions=150, kills=10, restarts=3, backends=10, freezes=1, cuts=1, reorgs=1, accounts=6, seed=4)
     figures = await run(tmp_path, plan)
