@@ -218,6 +218,53 @@ async def test_a_dump_that_was_restored_in_place_is_noticed(server: Cluster, run
     await again.close()
 
 
+async def test_a_dump_restored_under_a_node_that_runs_is_noticed_before_a_lane_is_read(server: Cluster) -> None:
+    """Not only at the next beat: until then a lane could be taken, and what the lost part had sent be sent again."""
+    store = await opened(server, "under_way")
+    await accept(store, "kept")
+    dump = run(program("pg_dump"), "--clean", "-n", "under_way", server.dsn)
+    await store.heartbeat("old", 10)
+    run(program("psql"), "-q", "-v", "ON_ERROR_STOP=1", server.dsn, given=dump)
+    lease = await take(store, "old")
+    with pytest.raises(LeaseLost):
+        await store.load(lease)
+    assert await store.incarnation() == 1
+    await store.load(await take(store, "old"))
+    await store.close()
+
+
+async def test_a_copy_of_the_database_on_the_same_server_is_noticed(server: Cluster) -> None:
+    """Its tables have the numbers of those they were copied from, and the log only went on."""
+    connection = await asyncpg.connect(server.dsn)
+    # One that somebody is connected to is neither copied, nor dropped, nor renamed.
+    leave = "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = 'relayer'"
+    await connection.execute("CREATE DATABASE relayer")
+    original = f"postgresql://postgres@127.0.0.1:{server.port}/relayer?schema=relayer"
+    store = await open_patiently(original)
+    await store.declare([LANE])
+    await accept(store, "kept")
+    await store.close()
+    await connection.fetch(leave)
+    await connection.execute("CREATE DATABASE backup TEMPLATE relayer")
+    store = await open_patiently(original)
+    await accept(store, "lost")
+    assert await store.incarnation() == 0
+    await store.close()
+    await connection.execute("DROP DATABASE relayer WITH (FORCE)")
+    await connection.execute("ALTER DATABASE backup RENAME TO relayer")
+    again = await open_patiently(original)
+    assert await again.incarnation() == 1
+    assert [tx.id for tx in await again.transactions(Filter())] == ["kept"]
+    await again.close()
+    # A new name alone loses nothing.
+    await connection.fetch(leave)
+    await connection.execute("ALTER DATABASE relayer RENAME TO renamed")
+    renamed = await open_patiently(original.replace("/relayer?", "/renamed?"))
+    assert await renamed.incarnation() == 1
+    await renamed.close()
+    await connection.close()
+
+
 async def test_tables_that_are_written_anew_are_the_same_tables(server: Cluster) -> None:
     store = await opened(server, "rewritten")
     connection = await asyncpg.connect(server.dsn)

@@ -1,7 +1,8 @@
 """Which server this is, and how far it has come: a PostgreSQL that lost commits must not pay twice.
 
 A promoted standby or a recovered backup writes on a new timeline; a dump lands on another server, or in tables that are
-new to this one; a snapshot of the disk shows only in that the log is shorter than a node remembers.
+new to this one; a copy of the database is another database; a snapshot of the disk shows only in that the log is shorter
+than a node remembers.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from nonchalant.store.rows import Row
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """What a node has seen, or sees now. `system` and `home` None: not asked for."""
+    """What a node has seen, or sees now. `system` None: not asked for; `home` None: not known."""
 
     system: int | None
     timeline: int
     wal: int  # the log's length in bytes: it never goes back
-    home: int | None = None  # which table it was read from: PostgreSQL gives every new one another number
+    home: int | None = None  # which table of which database it was read from: every new one has another number
 
     @classmethod
     def of(cls, row: Row) -> Whereabouts:

@@ -18,25 +18,31 @@ SELECT pg_advisory_xact_lock(hashtextextended('nonchalant.keys', 0)), nonchalant
 SELECT store_id, incarnation, system_identifier, timeline, home FROM nonchalant.meta;
 
 -- place --
--- Where this server stands: which one it is, on which of its timelines, and how far its log goes; and which table this
--- is, because a dump that is restored makes new ones.
+-- Where this server stands: which one it is, on which of its timelines, and how far its log goes; and which table of which
+-- database this is: a dump that is restored makes new tables, and a copy of a database is a new one.
 SELECT
     (SELECT system_identifier FROM pg_control_system()) AS system_identifier,
-    (SELECT tableoid::BIGINT FROM nonchalant.meta) AS home,
+    (
+        SELECT database.oid::BIGINT << 32 | meta.tableoid::BIGINT FROM nonchalant.meta, pg_database AS database
+        WHERE database.datname = current_database()
+    ) AS home,
     ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::BIT(32)::BIGINT AS timeline,
     (pg_current_wal_insert_lsn() - '0/0'::PG_LSN)::BIGINT AS wal;
 
 -- settle_down --
 -- The first start on this server.
-UPDATE nonchalant.meta SET system_identifier = :system_identifier, timeline = :timeline, home = tableoid::BIGINT
-WHERE system_identifier IS NULL;
+UPDATE nonchalant.meta SET
+    system_identifier = :system_identifier, timeline = :timeline,
+    home = database.oid::BIGINT << 32 | meta.tableoid::BIGINT
+FROM pg_database AS database WHERE database.datname = current_database() AND meta.system_identifier IS NULL;
 
 -- raise_incarnation --
 -- The store has lost commits: every lane must be reconciled. No row: another node has raised it since.
 UPDATE nonchalant.meta SET
     incarnation = greatest(incarnation, :seen) + 1, timeline = :timeline,
-    system_identifier = coalesce(:system_identifier, system_identifier), home = tableoid::BIGINT
-WHERE incarnation <= :seen
+    system_identifier = coalesce(:system_identifier, system_identifier),
+    home = database.oid::BIGINT << 32 | meta.tableoid::BIGINT
+FROM pg_database AS database WHERE database.datname = current_database() AND meta.incarnation <= :seen
 RETURNING incarnation;
 
 -- end_leases --
@@ -213,12 +219,12 @@ SELECT
     (SELECT system_identifier FROM pg_control_system()) AS system_identifier,
     ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::BIT(32)::BIGINT AS timeline,
     (pg_current_wal_insert_lsn() - '0/0'::PG_LSN)::BIGINT AS wal,
-    meta.tableoid::BIGINT AS home, meta.incarnation,
+    database.oid::BIGINT << 32 | meta.tableoid::BIGINT AS home, meta.incarnation,
     (
         SELECT count(*) FROM nonchalant.nodes WHERE owner <> :owner AND expires_at > nonchalant.millis()
     ) + 1 AS live_nodes,
     CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'local', TRUE) END
-FROM nonchalant.meta;
+FROM nonchalant.meta, pg_database AS database WHERE database.datname = current_database();
 
 -- acquire_lease --
 -- Take what is free, expired or one's own, always with a new epoch. No row: another node holds it.
@@ -289,8 +295,10 @@ WITH held AS MATERIALIZED (
 SELECT
     nonchalant.millis() AS now,
     ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::BIT(32)::BIGINT AS timeline,
-    (pg_current_wal_insert_lsn() - '0/0'::PG_LSN)::BIGINT AS wal
-FROM held WHERE expires_at > nonchalant.millis();
+    (pg_current_wal_insert_lsn() - '0/0'::PG_LSN)::BIGINT AS wal,
+    database.oid::BIGINT << 32 | meta.tableoid::BIGINT AS home
+FROM held, nonchalant.meta, pg_database AS database
+WHERE database.datname = current_database() AND held.expires_at > nonchalant.millis();
 
 -- load_lane --
 SELECT * FROM nonchalant.lanes WHERE chain_id = :chain_id AND address = :address;
