@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+from contextlib import suppress
 
 import asyncpg
 import pytest
 
 from nonchalant.lifecycle import Cancelled, step
 from nonchalant.model import Change, Event, LaneKey, Lease, Mode
-from nonchalant.store.postgres import PostgresStore
+from nonchalant.store.postgres import PostgresStore, _numbered
 from nonchalant.store.talk import Fence, Procedure, Tell
 from nonchalant.wishes import Sync, Wish
 from tests.examples import LANE
@@ -64,6 +66,38 @@ async def test_who_stands_still_while_it_gives_positions_keeps_nobody_from_readi
         await frozen.close()
         await hasty.close()
     assert await read(store) == [1, 2]
+
+
+@pytest.mark.parametrize("step", range(5))
+async def test_a_repeat_that_is_told_while_positions_are_given_is_counted_with_the_others(
+    store: PostgresStore, step: int
+) -> None:
+    """Between any two statements of who gives them."""
+    lease, said = await take(store), itertools.count()
+    start = await store.last_position()
+
+    async def repeat() -> None:
+        again = Event(kind="lane.attention", lane=LANE, at=next(said), data={"code": "chain_trouble"})
+        await store.commit(Change(events=(again,)), lease)
+
+    async def read() -> list[tuple[int, int, int | None]]:
+        return [(event.at, event.times, event.since) for event in await store.events_after(start, limit=9)]
+
+    for _ in range(3):
+        await repeat()
+        await read()
+    await repeat()
+    async with store._work.transaction() as connection:
+        numbering = _numbered()
+        statement = next(numbering)
+        with suppress(StopIteration):
+            for number in itertools.count():
+                answer = await store._take(connection, statement)
+                if number == step:
+                    await repeat()
+                statement = numbering.send(answer)
+    assert number == 4
+    assert await read() == [(0, 1, None), (4, 5, 0)]
 
 
 def _telling(lease: Lease, *events: Event) -> Procedure[None]:

@@ -311,9 +311,11 @@ def _raised(found: Whereabouts, known: int) -> Procedure[int]:
 def _numbered() -> Procedure[None]:
     """Give positions to what is committed. Of what tells the same again, only the first and the newest stay."""
     locked = yield Ask("lock_numbering")
-    yield Ask("join_repeats")
-    yield Ask("drop_repeats")
-    numbered = yield Ask("number_events", {"last": locked.rows[0]["last"]})
+    last = {"last": locked.rows[0]["last"]}
+    # First of all: each of these sees what was committed before it began, and they must mean the same events.
+    numbered = yield Ask("number_events", last)
+    yield Ask("join_repeats", last)
+    yield Ask("drop_repeats", last)
     yield Ask("end_numbering", {"numbered": numbered.count})
 
 

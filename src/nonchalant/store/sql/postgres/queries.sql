@@ -620,16 +620,24 @@ SELECT 1 FROM nonchalant.events WHERE position IS NULL LIMIT 1;
 -- all lower ones are visible.
 SELECT last FROM nonchalant.numbering FOR UPDATE;
 
+-- number_events --
+-- In the order in which they were told: what caused another was told before it.
+WITH fresh AS (
+    SELECT told, row_number() OVER (ORDER BY told) AS n FROM nonchalant.events WHERE position IS NULL
+)
+UPDATE nonchalant.events AS e SET position = :last + fresh.n FROM fresh WHERE e.told = fresh.told;
+
 -- join_repeats --
--- The newest of those that tell the same says how often it was told, and since when.
+-- The newest of those that tell the same says how often it was told, and since when. What is committed meanwhile has no
+-- position yet, and is left for the next time.
 WITH fresh AS (
     SELECT fact, max(told) AS newest, count(*) AS n FROM nonchalant.events
-    WHERE position IS NULL AND fact IS NOT NULL GROUP BY fact
+    WHERE position > :last AND fact IS NOT NULL GROUP BY fact
 ), told AS (
     SELECT
-        fresh.newest, fresh.n + coalesce(max(e.times) FILTER (WHERE e.position IS NOT NULL), 0) AS times,
+        fresh.newest, fresh.n + coalesce(max(e.times) FILTER (WHERE e.position <= :last), 0) AS times,
         min(e.told) AS first
-    FROM fresh JOIN nonchalant.events AS e ON e.fact = fresh.fact
+    FROM fresh JOIN nonchalant.events AS e ON e.fact = fresh.fact AND e.position IS NOT NULL
     GROUP BY fresh.newest, fresh.n
 )
 UPDATE nonchalant.events AS e SET times = told.times, since = coalesce(first.since, first.at)
@@ -642,19 +650,12 @@ DELETE FROM nonchalant.events AS e
 USING (
     SELECT all_told.fact, min(all_told.told) AS first, max(all_told.told) AS newest
     FROM nonchalant.events AS all_told
-    WHERE all_told.fact IN (
-        SELECT fresh.fact FROM nonchalant.events AS fresh WHERE fresh.position IS NULL AND fresh.fact IS NOT NULL
+    WHERE all_told.position IS NOT NULL AND all_told.fact IN (
+        SELECT fresh.fact FROM nonchalant.events AS fresh WHERE fresh.position > :last AND fresh.fact IS NOT NULL
     )
     GROUP BY all_told.fact
 ) AS told
-WHERE e.fact = told.fact AND e.told <> told.first AND e.told <> told.newest;
-
--- number_events --
--- In the order in which they were told: what caused another was told before it.
-WITH fresh AS (
-    SELECT told, row_number() OVER (ORDER BY told) AS n FROM nonchalant.events WHERE position IS NULL
-)
-UPDATE nonchalant.events AS e SET position = :last + fresh.n FROM fresh WHERE e.told = fresh.told;
+WHERE e.fact = told.fact AND e.position IS NOT NULL AND e.told <> told.first AND e.told <> told.newest;
 
 -- end_numbering --
 UPDATE nonchalant.numbering SET last = last + :numbered;
