@@ -106,7 +106,9 @@ async def test_each_promise_that_was_broken_is_found(aftermath: Aftermath) -> No
     chain = aftermath.site.chain
     await aftermath.audit()
     # Last, because the chain does not forget: the same is paid again, by bytes that nobody here knows.
-    paid = json.loads(await aftermath.connection.fetchval("SELECT payload FROM transactions WHERE idempotency_key = 'a'"))
+    paid = json.loads(
+        await aftermath.connection.fetchval("SELECT payload FROM transactions WHERE idempotency_key = 'a'")
+    )
     await chain.send_as(ALICE, to=paid["to"], value=hex(int(paid["value"])))
     await chain.mine()
     with pytest.raises(AssertionError, match="a ran 2 times"):
