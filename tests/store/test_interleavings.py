@@ -14,6 +14,7 @@ import pytest
 from nonchalant.errors import LeaseLost, RowMoved
 from nonchalant.model import Lease, Transaction
 from nonchalant.store import connections, owning
+from nonchalant.store.legible import Legible
 from nonchalant.store.postgres import PostgresStore
 from nonchalant.store.statements import Statement
 from nonchalant.store.talk import Procedure
@@ -178,6 +179,10 @@ def assigning(lease: Lease, txs: Sequence[Transaction]) -> Procedure[None]:
     return owning.commit(assignment(lease, *((tx, nonce) for nonce, tx in enumerate(txs))), lease)
 
 
+def loading(lease: Lease, _: Sequence[Transaction]) -> Procedure[Any]:
+    return owning.load(lease, Legible())
+
+
 def renewing(lease: Lease, _: Sequence[Transaction]) -> Procedure[Any]:
     return owning.renew_one(lease, TTL)
 
@@ -215,6 +220,12 @@ async def stale_writes(stage: Stage, stale: Stale) -> tuple[int, int]:
 async def test_no_order_lets_a_stale_owner_write_after_a_take_over(stage: Stage, stale: Stale) -> None:
     tried, bad = await stale_writes(stage, stale)
     assert tried >= 35
+    assert bad == 0
+
+
+async def test_no_order_lets_a_stale_owner_believe_what_it_read_after_a_take_over(stage: Stage) -> None:
+    tried, bad = await stale_writes(stage, loading)
+    assert tried >= 120
     assert bad == 0
 
 
