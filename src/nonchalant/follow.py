@@ -87,6 +87,11 @@ class Follower:
         return self._head is not None and self._caught_up
 
     @property
+    def remembered(self) -> int:
+        """How many blocks it keeps in mind, also of a chain that nobody may decide by."""
+        return len(self._head.hashes) if self._head is not None else 0
+
+    @property
     def hears_nobody(self) -> bool:
         """Whether no endpoint answered when they were last asked."""
         return not self._panel.views

@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from nonchalant.sim.command import main
+from nonchalant.sim.loop import forgetting
 from nonchalant.sim.moves import Move
 from nonchalant.sim.mutants import MUTANTS
 from nonchalant.sim.properties import EDGES
 from nonchalant.sim.run import ENOUGH, Order, Tally, carry_out, shortfall
 from nonchalant.sim.schedule import Kind
-from nonchalant.sim.world import live
+from nonchalant.sim.violations import BUG
+from nonchalant.sim.world import World, live
 
 SEEDS = 4
 
@@ -85,3 +87,13 @@ def test_a_broken_promise_fails_the_command_and_is_named(capsys: pytest.CaptureF
     assert "P7 broken" in out
     assert "seed " in out
     assert "P7 broken" in trace.read_text()
+
+
+def test_a_history_that_cannot_go_on_is_told_with_its_seed() -> None:
+    with forgetting():
+        world = World(7, keep=None)
+        world.loop._step_limit = 1_000
+        history = world.run()
+    [violation] = history.violations
+    assert (violation.seed, violation.promise) == (7, BUG)
+    assert "StepLimit" in violation.what

@@ -419,8 +419,8 @@ class Checker:
                 if size > most:
                     self._report("P8", f"{size} {what} at {short(lane)}, {most} at most")
         for follower in engine.followers.values():
-            if follower.started and len(follower.head.hashes) > REMEMBERED + MOST_UNFINAL:
-                self._report("P8", f"a follower remembers {len(follower.head.hashes)} blocks")
+            if follower.remembered > REMEMBERED + MOST_UNFINAL:
+                self._report("P8", f"a follower remembers {follower.remembered} blocks")
 
 
 def _some(attempts: set[tuple[Hash, int | None]]) -> str:

@@ -215,7 +215,10 @@ class World:
     # the history
 
     def run(self) -> History:
-        self.loop.run(self._main())
+        try:
+            self.loop.run(self._main())
+        except Exception as error:  # noqa: BLE001 - told with its seed like any other, and the other histories go on
+            self.broke(repr(error))
         return History(
             seed=self._seed,
             digest=self.trace.digest(),
