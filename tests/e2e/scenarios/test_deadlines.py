@@ -218,7 +218,7 @@ async def test_what_lost_its_nonce_waits_for_a_person_if_that_was_asked_for(
     if wish == "hold":
         await scene.marked("a", "superseded", tick=scene.tick)
         assert await scene.count() == 1
-        await (await scene.handle("a")).release()
+        await (await scene.handle("a")).release(mark="superseded")
     await scene.settle()
     assert await scene.nonces("a") == [1]
     await scene.audit(foreign=[foreign])
