@@ -127,6 +127,24 @@ async def test_what_is_refused_by_the_database_is_rolled_back_and_the_connection
     assert [tx.id for tx in await store.transactions(Filter())] == ["b"]
 
 
+async def test_a_node_that_is_held_up_while_it_starts_begins_anew(postgres: Cluster) -> None:
+    """On a busy machine: the server ends what takes too long."""
+    waiting = "SELECT xact_start FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%' || $1 || '%'"
+    async with on_postgres(postgres, stall_seconds=2) as store:
+        other, observer = [await asyncpg.connect(postgres.dsn) for _ in range(2)]
+        began: set[object] = set()
+        async with other.transaction():
+            await other.execute(f"LOCK TABLE {store.schema}.lanes")
+            declared = asyncio.create_task(store.declare([LANE]))
+            while len(began) < 2 and not declared.done():
+                began |= {row["xact_start"] for row in await observer.fetch(waiting, store.schema)}
+                await asyncio.sleep(0.01)
+        await declared
+        for connection in (other, observer):
+            await connection.close()
+        assert await store.lane(LANE) is not None
+
+
 async def test_a_server_that_is_not_there_is_named_without_its_password() -> None:
     with pytest.raises(StoreUnavailable, match=r"postgresql://me@127.0.0.1:1/db") as caught:
         await PostgresStore.open("postgresql://me:secret@127.0.0.1:1/db", entropy=Counting())

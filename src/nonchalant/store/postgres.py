@@ -6,20 +6,20 @@ statements themselves. Nothing is kept in a session, so a pooler may give every 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Any, TypeVar
 
 import asyncpg
 import structlog
 
-from nonchalant.errors import BadSettings, LeaseLost
+from nonchalant.errors import BadSettings, CommitUnknown, LeaseLost, StoreUnavailable
 from nonchalant.history import fact_of
 from nonchalant.installation import Installation
 from nonchalant.model import Change, Control, Event, LaneKey, Lease, Mode, Request, Stranger, Transaction
 from nonchalant.ports import Acceptance, Entropy, Wished
 from nonchalant.store import owning, postgres_schema, rows
-from nonchalant.store.connections import STALL_SECONDS, Connections, Locked, refusals
+from nonchalant.store.connections import BEGINNINGS, STALL_SECONDS, Connections, Locked, refusals
 from nonchalant.store.contract import SqlStore
 from nonchalant.store.statements import Statements
 from nonchalant.store.talk import (
@@ -86,7 +86,7 @@ class PostgresStore(SqlStore):
             wakes = None if pooled and listen_url is None else Wakes(direct, installation.schema)
             store = cls(installation=installation, work=work, leases=leases, wakes=wakes)
             opened.push_async_callback(store.close)
-            await store._look_around()
+            await _persistently(store._look_around)
             if wakes is not None:
                 await wakes.start()
             opened.pop_all()
@@ -97,6 +97,9 @@ class PostgresStore(SqlStore):
             await self.wakes.stop()
         for connections in (self._work, self._leases):
             connections.terminate()
+
+    async def declare(self, lanes: Sequence[LaneKey]) -> None:
+        await _persistently(lambda: super(PostgresStore, self).declare(lanes))
 
     # what others are waiting for
 
@@ -296,6 +299,16 @@ def _looked() -> Procedure[tuple[Whereabouts, rows.Row]]:
     yield Ask("settle_down", {"system_identifier": found.system, "timeline": found.timeline})
     position = yield Ask("position")
     return found, position.rows[0]
+
+
+async def _persistently(act: Callable[[], Awaitable[None]]) -> None:
+    """What a node does when it starts, and may do twice: on a busy machine it may hold itself up until the server gives up."""
+    for _ in range(BEGINNINGS - 1):
+        try:
+            return await act()
+        except (StoreUnavailable, CommitUnknown) as error:
+            log.warning("store.begun_anew", reason=str(error))
+    return await act()
 
 
 def _raised(found: Whereabouts, known: int) -> Procedure[int]:
