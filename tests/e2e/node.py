@@ -88,12 +88,16 @@ def show(number: int, point: Point) -> None:
     print(f"point {number} {point}", flush=True)
 
 
-def main(arguments: Sequence[str] | None = None, output: Path | None = None) -> None:
-    """`output`: a file that takes what the process says, log and all."""
+def speak_into(output: Path | None) -> None:
+    """A file that takes what the process says, log and all."""
     if output is not None:
         said = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(said, 1)
         os.dup2(said, 2)
+
+
+def main(arguments: Sequence[str] | None = None, output: Path | None = None) -> None:
+    speak_into(output)
     parser = argparse.ArgumentParser(prog="python -m tests.e2e.node", description=__doc__)
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--requests", type=Path, required=True)

@@ -20,6 +20,7 @@ from nonchalant.config import LogFormat, load_settings
 from nonchalant.errors import NonchalantError
 from nonchalant.service import server
 from nonchalant.testing.crashpoints import CrashPoints, Point
+from tests.e2e.node import speak_into
 
 # It could not begin, such as without a database; whoever runs it tries again.
 NOT_NOW = 75
@@ -48,11 +49,7 @@ async def run(config: Path, crash_at: str | None, freeze_at: str | None) -> None
 
 
 def main(arguments: Sequence[str] | None = None, output: Path | None = None) -> None:
-    """`output`: a file that takes what the process says, log and all."""
-    if output is not None:
-        said = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.dup2(said, 1)
-        os.dup2(said, 2)
+    speak_into(output)
     parser = argparse.ArgumentParser(prog="python -m tests.e2e.chaos.member", description=__doc__)
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--crash-at", metavar="N|CALL:SIDE:OCCURRENCE", help="die by kill -9 at this point")
