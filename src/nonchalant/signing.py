@@ -72,19 +72,20 @@ async def _signatures(signer: Signer, prepared: Sequence[Prepared]) -> list[byte
     except SignerFailed:
         if len(prepared) == 1:
             raise
-    blamed: Poisoned | None = None
+    suspect: Prepared | None = None
     for one in prepared:
         try:
             await _ask(signer, [one])
-        except SignerFailed as failure:
-            if blamed is not None:
+        except SignerFailed:
+            if suspect is not None:
                 raise  # not one of them: the signer itself
-            blamed = Poisoned(one.subject, failure)
-        else:
-            if blamed is not None:
-                raise blamed
-    if blamed is not None:
-        raise blamed
+            suspect = one
+    if suspect is not None:
+        try:
+            # Once more, after the others: the signer may only have been away until now.
+            await _ask(signer, [suspect])
+        except SignerFailed as failure:
+            raise Poisoned(suspect.subject, failure) from failure
     return await _ask(signer, prepared)
 
 

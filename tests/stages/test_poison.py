@@ -67,6 +67,22 @@ async def test_a_payload_the_signer_chokes_on_is_set_aside_and_the_lane_is_not_p
 
 
 @staged()
+async def test_a_signer_that_comes_back_between_two_answers_casts_suspicion_on_nobody(rig: Rig) -> None:
+    sign, asked = rig.signer.sign, 0
+
+    async def away_for_two(digests: Sequence[bytes]) -> Sequence[bytes]:
+        nonlocal asked
+        asked += 1
+        if asked <= 2:  # all of them at once, and then the first alone
+            raise SignerFailed("the signer is away")
+        return await sign(digests)
+
+    rig.signer.sign = away_for_two  # type: ignore[method-assign]
+    await settles(rig, *await rig.submit_all(["a", "b", "c"]))
+    assert asked > 2
+
+
+@staged()
 async def test_a_signer_that_fails_for_everybody_sets_nobody_aside(rig: Rig) -> None:
     rig.tolerate("signer.broke")
     sign = rig.signer.sign
