@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import socket
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 CHAIN_ID = 31337
@@ -33,6 +34,8 @@ ADDRESSES = (
     "0x15d34aaf54267db7d7c367839aaf71a00a2c6a65",
 )
 
+START_SECONDS = 120.0  # dozens of them start at once
+
 
 class NodeError(Exception):
     """The node answered a question of the test with an error."""
@@ -45,13 +48,6 @@ def binary() -> Path:
     if found is None:
         raise FileNotFoundError("anvil is not installed: run `make install`")
     return Path(found)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Anvil:
@@ -166,7 +162,7 @@ async def running(
 
 
 async def _answering(node: Anvil) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(START_SECONDS):
         while True:
             if node.process.returncode is not None:
                 raise RuntimeError(f"anvil ended with {node.process.returncode} before it answered")

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import asyncpg
 
-from tests.anvil import free_port
+from tests.ports import free_port
 
 # Nothing is synchronised to a disk that nobody will read again; what a process sees of another is as ever.
 SETTINGS = {
@@ -33,7 +33,7 @@ SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "log_min_messages": "warning",
 }
-START_SECONDS = 30.0
+START_SECONDS = 120.0
 
 
 class NotInstalled(Exception):

@@ -19,10 +19,11 @@ from pathlib import Path
 
 import aiohttp
 
-from tests import anvil, results
+from tests import results
 from tests.e2e.ledger import Audit
 from tests.e2e.restart import is_ready, serve
 from tests.e2e.rig import Rig, payment, rig, until
+from tests.ports import free_port
 
 ACCOUNTS = 5
 Lives = tuple[float, float]
@@ -98,7 +99,7 @@ async def _kill_nodes(here: Rig, toll: Toll, spans: list[float], rate: float) ->
 
 
 async def _kill_the_service(here: Rig, toll: Toll, spans: list[float], rate: float) -> list[str]:
-    port = anvil.free_port()
+    port = free_port()
     here.configure(accounts=ACCOUNTS, listen=port)
     acknowledged: list[str] = []
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:

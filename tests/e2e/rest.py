@@ -28,6 +28,7 @@ from nonchalant.signers import from_mnemonic
 from tests import anvil, postgres, results
 from tests.e2e import ledger, restart
 from tests.e2e.rig import until
+from tests.ports import free_port
 
 # What a node that just started may still do before it is at rest: a lane that is idle is kept for five seconds.
 CALM_SECONDS = 10.0
@@ -131,7 +132,7 @@ class Installation:
         )
         began = time.monotonic()
         for _ in range(self.nodes):
-            port = anvil.free_port()
+            port = free_port()
             environment = {"REST_PHRASE": anvil.MNEMONIC, "NONCHALANT_LISTEN": f"127.0.0.1:{port}"}
             self.processes.append(await restart.serve(self.folder, environment))
             self.ports.append(port)

@@ -27,6 +27,7 @@ from tests import anvil, results
 from tests.anvil import Anvil
 from tests.e2e import ledger
 from tests.e2e.rig import payment, settings, settings_text, until
+from tests.ports import free_port
 
 ACCOUNTS = 5
 WINDOW = 500
@@ -75,7 +76,7 @@ async def measure(folder: Path, settled: int, live: int) -> Figures:
             await send_payments(node, "live", live)
             await until(lambda: _count(folder, "sent") == live, "all on their way", seconds=60)
         took = time.monotonic() - began
-        port = anvil.free_port()
+        port = free_port()
         text = settings_text(chain.url, **options, poll=1.0, lease=10, listen=port)
         (folder / "nonchalant.toml").write_text(text)
         restarts = [await restart(folder, port) for _ in range(RUNS)]

@@ -40,7 +40,7 @@ async def until(
     condition: Callable[[], T | Awaitable[T]],
     what: str | Callable[[], str],
     *,
-    seconds: float = 60,
+    seconds: float = 120,
     tick: Callable[[], Awaitable[object]] | None = None,
     every: float = 0.05,
 ) -> T:
@@ -163,7 +163,7 @@ class NodeProcess:
         await until(lambda: self.said("ready") or self.ended, "ready", every=0.01)
         return time.monotonic() - self.started
 
-    async def wait(self, seconds: float = 30) -> int:
+    async def wait(self, seconds: float = 90) -> int:
         await until(lambda: self.ended, f"process {self.pid} ended", seconds=seconds, every=0.01)
         assert self.process.exitcode is not None
         return self.process.exitcode

@@ -7,10 +7,11 @@ from nonchalant.model import State
 from tests import anvil
 from tests.e2e.rig import settings
 from tests.e2e.site import Site, pay
+from tests.ports import free_port
 
 
 async def test_a_chain_that_is_unreachable_at_the_start_is_waited_for(tmp_path: Path) -> None:
-    port = anvil.free_port()
+    port = free_port()
     async with Nonchalant.open(settings(tmp_path, f"http://127.0.0.1:{port}", timeout=1)) as node:
         handles = [await pay(node, f"early{i}", i % 5) for i in range(10)]
         assert {handle.transaction.state for handle in handles} == {State.QUEUED}
@@ -22,7 +23,7 @@ async def test_a_chain_that_is_unreachable_at_the_start_is_waited_for(tmp_path: 
 
 
 async def test_one_dead_endpoint_of_two_is_borne(site: Site) -> None:
-    dead = f"http://127.0.0.1:{anvil.free_port()}"
+    dead = f"http://127.0.0.1:{free_port()}"
     keys = [f"two{i}" for i in range(20)]
     async with site.node(site.chain.url, dead, timeout=1) as node:
         handles = [await pay(node, key, i % 5) for i, key in enumerate(keys)]
@@ -41,7 +42,7 @@ async def test_two_endpoints_that_both_work_execute_nothing_twice(site: Site) ->
 
 
 async def test_a_chain_node_that_restarts_and_forgets_its_pool_loses_nothing(tmp_path: Path, hurried: None) -> None:
-    port = anvil.free_port()
+    port = free_port()
     options = ("--state", str(tmp_path / "chain.json"), "--preserve-historical-states")
     keys = [f"again{i}" for i in range(20)]
     async with Nonchalant.open(settings(tmp_path, f"http://127.0.0.1:{port}", timeout=1)) as node:

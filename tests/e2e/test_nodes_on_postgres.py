@@ -24,7 +24,7 @@ LANE = LaneKey(anvil.CHAIN_ID, ALICE)
 @pytest.fixture
 async def shared(site: Site, postgres: Cluster) -> AsyncIterator[Settings]:
     """The same for every node, in a schema of this test's own."""
-    made = settings(site.folder, site.chain.url, accounts=1, lease=30)
+    made = settings(site.folder, site.chain.url, accounts=1, lease=120)
     yield replace(made, store=f"{postgres.dsn}?schema=nodes")
     connection = await asyncpg.connect(postgres.dsn)
     await connection.execute("SET client_min_messages = error; DROP SCHEMA nodes CASCADE")
@@ -50,7 +50,7 @@ async def test_what_one_node_accepts_another_works_and_hands_over_when_it_stops(
         # Whoever had it, nobody waits for a lease to run out.
         last = await pay(stays, "last")
         everything = [await stays.transaction(handle.id) for handle in (first, *handles, last)]
-        await site.settle(*everything, seconds=25)
+        await site.settle(*everything, seconds=100)
         assert {handle.transaction.state for handle in everything} == {State.CONFIRMED}
         assert [handle.transaction.nonce for handle in everything] == list(range(7))
         assert await owner(stays) in (None, stays.engine.cluster.owner)
@@ -67,12 +67,12 @@ async def test_what_a_node_lets_go_is_taken_at_once(
         await site.become([sent], State.SENT, mine=False)
         async with Nonchalant.open(shared) as stays:
             # Once it has looked, it knows whose the account is.
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(100):
                 while not stays.engine._elsewhere:  # noqa: ASYNC110 - nobody tells when a node has looked
                     await asyncio.sleep(0.02)
             await life.aclose()
             kept = await stays.transaction(sent.id)
-            await site.settle(kept, seconds=25)
+            await site.settle(kept, seconds=100)
             assert kept.transaction.state is State.CONFIRMED
             assert await owner(stays) in (None, stays.engine.cluster.owner)
 

@@ -19,6 +19,7 @@ from nonchalant.chain.evm.keccak import keccak
 from nonchalant.cli.client import Client
 from nonchalant.devchain import RECIPIENT
 from tests import anvil
+from tests.ports import free_port
 
 PROGRAM = str(Path(sys.executable).parent / "nonchalant")
 FIRST = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
@@ -48,7 +49,7 @@ class Dev:
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
-        return self.process.wait(30)
+        return self.process.wait(90)
 
     def stop_mining(self) -> None:
         """Until the next start: what is sent stays where it is."""
@@ -69,7 +70,7 @@ def run(*arguments: str, cwd: Path | None = None, **environ: str) -> subprocess.
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         cwd=cwd,
         env={**surroundings(), **environ},
     )
@@ -82,7 +83,7 @@ def surroundings() -> dict[str, str]:
 
 @contextlib.contextmanager
 def dev(data: Path, *options: str, port: int | None = None, chain_port: int | None = None) -> Iterator[Dev]:
-    port, chain_port = port or anvil.free_port(), chain_port or anvil.free_port()
+    port, chain_port = port or free_port(), chain_port or free_port()
     command = [PROGRAM, "dev", "--port", str(port), "--chain-port", str(chain_port), "--data", str(data)]
     data.mkdir(exist_ok=True)
     said = data / "said"
@@ -103,7 +104,7 @@ def dev(data: Path, *options: str, port: int | None = None, chain_port: int | No
     finally:
         if process.poll() is None:
             process.terminate()
-        process.wait(30)
+        process.wait(90)
         print(said.read_text())  # shown with a failure
 
 
@@ -261,7 +262,7 @@ def test_a_mistake_is_one_clear_message_and_no_traceback(node: Dev, arguments: l
 
 
 def test_no_service_is_told_with_the_remedy() -> None:
-    url = f"http://127.0.0.1:{anvil.free_port()}"
+    url = f"http://127.0.0.1:{free_port()}"
     for command in (["tx", "list"], ["lane", "list"], ["send", "--to", RECIPIENT]):
         done = run(*command, "--url", url)
         assert done.returncode == 1
@@ -400,7 +401,7 @@ def test_a_chain_older_than_the_database_starts_both_afresh(tmp_path: Path) -> N
         second.json("send", "--to", RECIPIENT)
         chain = second.chain_process
         os.kill(chain, signal.SIGKILL)  # as a power cut would, it saves nothing
-        assert second.process.wait(30) == 1
+        assert second.process.wait(90) == 1
     (tmp_path / "chain.json").write_bytes(saved)
     with dev(tmp_path) as third:
         assert "older than the database" in third.greeting
@@ -455,7 +456,7 @@ def test_a_restart_in_the_middle_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_serve_stops_cleanly_and_says_what_it_does(node: Dev, tmp_path: Path) -> None:
-    port = anvil.free_port()
+    port = free_port()
     (tmp_path / "words").write_text("test test test test test test test test test test test junk")
     (tmp_path / "words").chmod(0o600)
     (tmp_path / "nonchalant.toml").write_text(f"""
@@ -476,7 +477,7 @@ def test_serve_stops_cleanly_and_says_what_it_does(node: Dev, tmp_path: Path) ->
     assert (first["event"], first["at"]) == ("service.listening", f"http://127.0.0.1:{port}")
     assert run("lane", "list", "--url", f"http://127.0.0.1:{port}").returncode == 0
     process.terminate()
-    _, rest = process.communicate(timeout=30)
+    _, rest = process.communicate(timeout=90)
     assert process.returncode == 0
     assert [json.loads(line)["event"] for line in rest.splitlines()[-3:]] == [
         "service.stopping",

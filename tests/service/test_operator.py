@@ -40,7 +40,7 @@ def on_a_terminal(node: Dev, typed: str, *arguments: str) -> tuple[int, str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=60,
+        timeout=120,
         env={**surroundings(), "NONCHALANT_URL": node.url},
     )
     os.close(keyboard)

@@ -108,7 +108,7 @@ async def test_no_web_page_can_steer(service: Running) -> None:
 
 async def until(service: Running, tx_id: str, holds: str | Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """The transaction once it is in this state, or as described."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         found = await shown(service, tx_id)
         while not (found["state"] == holds if isinstance(holds, str) else holds(found)):
             _, found, _ = await service.get(f"/v1/transactions/{tx_id}?wait=1&after={found['version']}")
@@ -116,7 +116,7 @@ async def until(service: Running, tx_id: str, holds: str | Callable[[dict[str, A
 
 
 async def mine_until(service: Running, chain: Anvil, tx_id: str, state: str) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await shown(service, tx_id))["state"] != state:
             await chain.mine()
             await asyncio.sleep(0.1)

@@ -161,7 +161,7 @@ async def sent(service: Running, **changes: object) -> dict[str, Any]:
 
 
 async def until(service: Running, tx_id: str, holds: Any) -> dict[str, Any]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         _, shown, _ = await service.get(f"/v1/transactions/{tx_id}")
         while not holds(shown):
             _, shown, _ = await service.get(f"/v1/transactions/{tx_id}?wait=1&after={shown['version']}")
@@ -169,7 +169,7 @@ async def until(service: Running, tx_id: str, holds: Any) -> dict[str, Any]:
 
 
 async def end(service: Running, chain: Anvil, tx_id: str) -> dict[str, Any]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await service.get(f"/v1/transactions/{tx_id}"))[1]["outcome"] is None:
             await chain.mine()
             await asyncio.sleep(0.1)

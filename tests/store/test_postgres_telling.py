@@ -161,7 +161,7 @@ async def test_what_one_node_accepts_another_hears_of_and_nobody_hears_himself(
     store.wakes.hear = store.wakes.hear_free = own.extend
 
     async def hears(lane: LaneKey, ear: asyncio.Queue[list[LaneKey]] = heard) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while lane not in await ear.get():
                 pass
 
@@ -192,7 +192,7 @@ async def test_ears_that_were_cut_off_grow_again(store: PostgresStore, postgres:
     assert other.wakes is not None
     other.wakes.hear = lambda lanes: heard.put_nowait(list(lanes))
     await sql(store, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         number = 0
         while True:
             await accept(store, f"tx{number}")

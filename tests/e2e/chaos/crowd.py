@@ -23,6 +23,7 @@ from tests.e2e.chaos import member
 from tests.e2e.chaos.links import Condition, Ear, Link
 from tests.e2e.chaos.takeovers import Lookout
 from tests.e2e.rig import NURSERY, until
+from tests.ports import free_port
 from tests.postgres import Cluster
 
 SCHEMA = "nonchalant"
@@ -302,7 +303,7 @@ async def gathered(
         for number in range(nodes):
             database = await stack.enter_async_context(Link(server.port).standing())
             to_chain = await stack.enter_async_context(Link(chain.port, ear.connection).standing())
-            one = Member(f"node{number}", folder, anvil.free_port(), database, to_chain)
+            one = Member(f"node{number}", folder, free_port(), database, to_chain)
             text = settings_text(one.port, database.port, to_chain.port, accounts, lease, folder)
             (folder / f"{one.name}.toml").write_text(text)
             members.append(one)
