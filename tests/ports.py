@@ -1,8 +1,8 @@
 """Ports for servers that are started as programs, which take a number and not a socket.
 
 What the system gives out for port 0 is also what it gives to whoever connects somewhere: before the program listens, or
-while it is being started again, somebody's connection may have that number. So ours are below that range, and each goes
-to one process only, whoever tests on this machine at the same time.
+while it is being started again, somebody's connection may have that number. So ours are below that range (where the
+machine leaves room there), and each is given out once to all of a user's tests.
 """
 
 from __future__ import annotations

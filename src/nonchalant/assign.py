@@ -48,6 +48,9 @@ MOST_ESTIMATES = 10
 # How often in a row the signer may fail on one alone, and sign the next one, before it is that one.
 MOST_UNSIGNED = 3
 
+# How many it may fail on, one after the other, while it signs nobody, before they are all asked for anew.
+MOST_SUSPECTS = 100
+
 CANNOT_ESTIMATE = "cannot_estimate"
 WAITS_FOR_EARLIER = "waits_for_earlier"
 
@@ -99,8 +102,8 @@ async def assign(desk: Desk) -> bool:
     desk.assign_due = False  # from here on, whoever brings work says so again
     room = 1 if desk.careful else room
     due = await desk.store.queued(desk.key, limit=room, skip=[*resting, *_broken(desk), *_suspect(desk)])
-    if not due and desk.unsigned is not None:
-        desk.unsigned, desk.assign_due = None, True  # there is nobody else: its own turn again
+    if not due and desk.unsigned:
+        desk.unsigned, desk.assign_due = {}, True  # there is nobody else: their own turn again
         return False
     if len(due) < room:
         _forget_gone(desk, {tx.id for tx in due}, resting)
@@ -145,7 +148,7 @@ def _broken(desk: Desk) -> list[TxId]:
 
 def _suspect(desk: Desk) -> list[TxId]:
     """Whom the signer failed on when it was asked for that one alone: others have their turn, and tell who it is."""
-    return [] if desk.unsigned is None else [desk.unsigned.subject]
+    return list(desk.unsigned)
 
 
 def _is_stopped(desk: Desk) -> bool:
@@ -353,8 +356,11 @@ async def _sign_and_commit(desk: Desk, verdicts: list[Verdict], *, everything: b
         attempts = await signing.sign(desk, [one for _, one in prepared])
     except SignerFailed as failure:
         if len(prepared) == 1:
-            # The next one is another; if it fails on that too, it is the signer.
-            desk.unsigned = None if desk.unsigned else Poisoned(prepared[0][1].subject, failure)
+            # The next one is another; if it fails on so many, it is the signer.
+            [(tx, _)] = prepared
+            desk.unsigned = (
+                {**desk.unsigned, tx.id: Poisoned(tx.id, failure)} if len(desk.unsigned) < MOST_SUSPECTS else {}
+            )
         raise
     for (tx, _), attempt in zip(prepared, attempts, strict=True):
         desk.blamed.pop(tx.id, None)
@@ -370,18 +376,19 @@ async def _sign_and_commit(desk: Desk, verdicts: list[Verdict], *, everything: b
     desk.waits_for_funds = everything and not attempts and desk.lacks_funds
     charged = {verdict.tx.id: verdict.data_fee for verdict in verdicts if isinstance(verdict, Ready)}
     desk.lane.data_fees |= {one.nonce: charged[one.tx_id] for one in attempts if one.tx_id and charged[one.tx_id]}
-    if attempts and desk.unsigned is not None:
-        _blame(desk, desk.unsigned)
+    if attempts and desk.unsigned:
+        _blame(desk)
     return changed
 
 
-def _blame(desk: Desk, suspect: Poisoned) -> None:
-    """The signer signs others and failed on this one. It may have been away just then; not each time, though."""
-    desk.blamed[suspect.subject] += 1
-    if desk.blamed[suspect.subject] >= MOST_UNSIGNED:
-        log.warning("signer.refuses", lane=str(desk.key), tx=suspect.subject, reason=str(suspect.cause))
-        desk.strikes.leave(desk.stage, suspect, desk.blamed.pop(suspect.subject), desk.ticks())
-    desk.unsigned, desk.assign_due = None, True
+def _blame(desk: Desk) -> None:
+    """The signer signs others and failed on these. It may have been away just then; not each time, though."""
+    for tx_id, suspect in desk.unsigned.items():
+        desk.blamed[tx_id] += 1
+        if desk.blamed[tx_id] >= MOST_UNSIGNED:
+            log.warning("signer.refuses", lane=str(desk.key), tx=tx_id, reason=str(suspect.cause))
+            desk.strikes.leave(desk.stage, suspect, desk.blamed.pop(tx_id), desk.ticks())
+    desk.unsigned, desk.assign_due = {}, True
 
 
 def _postpone(desk: Desk, work: Work, postponed: Postponed) -> None:

@@ -206,9 +206,11 @@ class Desk:
     waits: dict[str, tuple[Millis, str]] = field(default_factory=dict)  # by stage: since when, in ticks, and for what
     paused_until: Millis = 0  # in ticks: the signer failed
     signatures: int = 0  # that it gave
+    signed_last: bytes | None = None  # the digest of the last one
     # Wishes that it failed on: when to try again, in ticks, and how many signatures there were.
     unsigned_wishes: dict[str, tuple[Millis, int]] = field(default_factory=dict)
-    unsigned: Poisoned | None = None  # on whom alone, when it last did: it may not be the signer's fault
+    unsigned: dict[TxId, Poisoned] = field(default_factory=dict)  # whom it failed on alone, since it last signed
+    asked_from: int = 0  # where in a batch that it refuses the question begins, whom it signs alone
     blamed: Counter[TxId] = field(default_factory=Counter)  # how often it signed another next
     quarantine_top: int | None = None  # the height at which this owner found the lane in quarantine
     fill_after: Millis = 0  # in ticks: nodes refused a filler, so the next one waits

@@ -9,7 +9,7 @@ import structlog
 
 from nonchalant import filling, lifecycle, policy, signing
 from nonchalant.desk import CANNOT_FILL_MARK, FILLER_MARK, FILLER_PAUSE, RESERVATION_MARK, Desk
-from nonchalant.errors import NodeRefused, Poisoned, SignerFailed, Unreachable
+from nonchalant.errors import NodeRefused, SignerFailed, Unreachable
 from nonchalant.lanes import Work
 from nonchalant.model import (
     Attempt,
@@ -63,23 +63,33 @@ async def _move_slots(desk: Desk, *, can_sign: bool) -> bool:
     kept_back = next((index for index, slot in enumerate(waiting) if slot.kind is SlotKind.RESERVATION), len(waiting))
     lowest = {slot.nonce for slot in waiting[: min(BUMPED_AT_ONCE, kept_back)]}
     in_window = {slot.nonce for slot in waiting[: desk.window]}
-    changed, unsigned = False, list[tuple[Slot, SignerFailed]]()
+    changed, before, unsigned = False, desk.signatures, list[tuple[Slot, SignerFailed]]()
+
+    async def move(work: Work, slot: Slot) -> None:
+        with handling(subject_of(slot)):
+            await _move(desk, work, slot, market, lowest=slot.nonce in lowest, sent=slot.nonce in in_window)
+
     for part in desk.slot_parts(waiting):
         work = desk.work()
         for slot in part:
             try:
-                with handling(subject_of(slot)):
-                    await _move(desk, work, slot, market, lowest=slot.nonce in lowest, sent=slot.nonce in in_window)
+                await move(work, slot)
             except SignerFailed as failure:
                 # It may be this payload that it does not sign: the others have their turn, and tell.
                 unsigned.append((slot, failure))
-                if len(unsigned) > 1:
+                if desk.signatures == before and len(unsigned) == signing.MOST_REFUSED:
                     break
-        signed = bool(work.change().attempts)
         changed |= await desk.commit_part(work, part)
-        if unsigned:
-            blamed, trouble = unsigned[0]
-            raise Poisoned(subject_of(blamed), trouble) if signed and len(unsigned) == 1 else trouble
+    if unsigned:
+        slot, trouble = unsigned[0]
+        if desk.signatures == before:
+            raise trouble
+        work = desk.work()
+        try:
+            await move(work, slot)
+        except SignerFailed as failure:
+            await signing.convict(desk, subject_of(slot), failure)
+        return await desk.commit_part(work, [slot]) or changed
     work = desk.work()
     _resend_aside(desk, work, waiting)
     _mark_overlong(desk, work, waiting[:1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 import structlog
 
@@ -14,6 +15,9 @@ from nonchalant.poison import handling
 from nonchalant.ports import Signer
 
 log = structlog.get_logger()
+
+# How many payloads a signer may refuse, each alone, before it is called away: it is not asked for a whole window.
+MOST_REFUSED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ async def sign(desk: Desk, prepared: Sequence[Prepared]) -> list[Attempt]:
     """One attempt each. `SignerFailed` if the signer cannot, or if what it gave is not the account's signature."""
     if not prepared:
         return []
-    signatures = await _signatures(desk.signer, prepared)
+    signatures = await _signatures(desk, prepared)
     now, floor = desk.clock.now(), desk.head.final.number
     attempts = []
     for one, signature in zip(prepared, signatures, strict=True):
@@ -62,42 +66,61 @@ async def sign(desk: Desk, prepared: Sequence[Prepared]) -> list[Attempt]:
             )
         )
     desk.signatures += len(attempts)
+    desk.signed_last = prepared[-1].digest
     return attempts
 
 
-async def _signatures(signer: Signer, prepared: Sequence[Prepared]) -> list[bytes]:
+async def _signatures(desk: Desk, prepared: Sequence[Prepared]) -> list[bytes]:
     """One each. What keeps the signer from signing one of them is not the signer's failure: `Poisoned` names it."""
     try:
-        return await _ask(signer, prepared)
+        return await _ask(desk.signer, prepared)
     except SignerFailed:
         if len(prepared) == 1:
             raise
     suspect: Prepared | None = None
-    for one in prepared:
+    signed: Prepared | None = None
+    refused = 0
+    for one in [*prepared[desk.asked_from :], *prepared[: desk.asked_from]]:
         try:
-            await _ask(signer, [one])
+            await _ask(desk.signer, [one])
         except SignerFailed:
-            if suspect is not None:
-                raise  # not one of them: the signer itself
-            suspect = one
-    if suspect is not None:
-        try:
-            # Once more, after the others: the signer may only have been away until now.
-            await _ask(signer, [suspect])
-        except SignerFailed as failure:
-            raise Poisoned(suspect.subject, failure) from failure
-    return await _ask(signer, prepared)
+            suspect, refused = suspect or one, refused + 1
+            if signed is None and refused == min(MOST_REFUSED, len(prepared)):
+                # The signer itself, it seems; if it is not, others are asked for next time.
+                desk.asked_from = (desk.asked_from + refused) % len(prepared)
+                raise
+        else:
+            signed = one
+        if suspect and signed:
+            desk.signed_last = signed.digest
+            try:
+                await _ask(desk.signer, [suspect])
+            except SignerFailed as failure:
+                await convict(desk, suspect.subject, failure)
+            break
+    return await _ask(desk.signer, prepared)
+
+
+async def convict(desk: Desk, suspect: str, failure: SignerFailed) -> NoReturn:
+    """It refused this one twice, and signed another in between. `Poisoned`, unless by now it is away altogether."""
+    assert desk.signed_last is not None
+    await _sign(desk.signer, [desk.signed_last])
+    raise Poisoned(suspect, failure) from failure
 
 
 async def _ask(signer: Signer, prepared: Sequence[Prepared]) -> list[bytes]:
+    return await _sign(signer, [one.digest for one in prepared])
+
+
+async def _sign(signer: Signer, digests: Sequence[bytes]) -> list[bytes]:
     try:
-        signatures = list(await signer.sign([one.digest for one in prepared]))
+        signatures = list(await signer.sign(digests))
     except NonchalantError:
         raise
     except Exception as error:  # a signer may be anybody's code
         # Whatever it raises pauses its own lane, as its failures do.
         log.exception("signer.broke", address=signer.address)
         raise SignerFailed(f"{type(error).__name__}: {error}") from error
-    if len(signatures) != len(prepared):
-        raise SignerFailed(f"it gave {len(signatures)} signatures for {len(prepared)} payloads")
+    if len(signatures) != len(digests):
+        raise SignerFailed(f"it gave {len(signatures)} signatures for {len(digests)} payloads")
     return signatures

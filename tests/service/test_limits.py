@@ -17,6 +17,8 @@ from tests.service.conftest import OTHER, SENDER, SETTINGS, Running, running
 
 BODY = {"chain_id": 31337, "from": SENDER, "to": OTHER, "value": "1000"}
 HEAD = b"POST /v1/transactions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+# Less than a head or a body is waited for, unless the test says otherwise.
+SOONER = 9.0
 BODILESS = HEAD + b"Content-Length: 10\r\n\r\n"
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -35,13 +37,13 @@ async def connected(service: Running, *raw: bytes) -> AsyncIterator[Streams]:
 
 async def answer_until_closed(reader: asyncio.StreamReader) -> tuple[int, bytes, dict]:
     """Status, head and problem; it ends only when the service closes the connection."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(SOONER):
         head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     return int(head.split()[1]), head.lower(), json.loads(body)
 
 
 async def test_calls_without_a_body_do_not_make_the_probes_fail(tmp_path: Path) -> None:
-    async with running(tmp_path, limits=Limits(calls=20)) as service:
+    async with running(tmp_path, limits=Limits(calls=20, body_seconds=600)) as service:
         slow = AsyncExitStack()
         for _ in range(20):
             await slow.enter_async_context(connected(service, BODILESS))
@@ -87,7 +89,7 @@ async def test_a_body_that_trickles_is_not_waited_for_either(tmp_path: Path) -> 
                 await asyncio.sleep(0.05)
 
         trickling = asyncio.create_task(trickle())
-        line = await asyncio.wait_for(reader.readline(), 5)
+        line = await asyncio.wait_for(reader.readline(), SOONER)
         trickling.cancel()
         assert line.startswith(b"HTTP/1.1 408 ")
 
@@ -104,7 +106,7 @@ async def test_those_who_wait_do_not_starve_posts_and_give_their_place_back(tmp_
             assert (await service.get(path))[0] == 200
             assert (await service.get(f"{path}?wait=60&after={tx['version'] - 1}"))[0] == 200
             assert (await service.post(BODY))[0] == 202
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(40):  # less than that call would have waited
             while (await service.get(f"{path}?wait=0.01"))[0] != 200:
                 pass
 
@@ -152,7 +154,7 @@ async def test_a_head_below_the_limit_and_a_large_body_pass(service: Running) ->
 @pytest.mark.parametrize("raw", [b"", b"GET /livez HTTP/1.1\r\nHost: loc"])
 async def test_a_connection_without_a_head_is_closed(tmp_path: Path, raw: bytes) -> None:
     async with running(tmp_path, limits=Limits(head_seconds=0.2)) as service, connected(service, raw) as (reader, _):
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(SOONER):
             assert await reader.read() == b""
         assert (await service.get("/livez"))[0] == 200
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 
 import asyncpg
@@ -141,6 +142,31 @@ async def test_a_node_that_is_held_up_while_it_starts_begins_anew(postgres: Clus
                 await asyncio.sleep(0.01)
         await declared
         for connection in (other, observer):
+            await connection.close()
+        assert await store.lane(LANE) is not None
+
+
+@pytest.mark.parametrize("table", ["lanes", "meta"])
+async def test_a_node_that_is_cut_off_while_it_starts_begins_anew(postgres: Cluster, table: str) -> None:
+    """When it makes its lanes known, and when it looks where the server stands."""
+    cut = """SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE wait_event_type = 'Lock' AND query LIKE '%' || $1 || '%'"""
+    async with on_postgres(postgres) as store, AsyncExitStack() as opened:
+
+        async def start() -> None:
+            node = await second(store, postgres)
+            opened.push_async_callback(node.close)
+            await node.declare([LANE])
+
+        holder, observer = [await asyncpg.connect(postgres.dsn) for _ in range(2)]
+        async with holder.transaction():
+            await holder.execute(f"LOCK TABLE {store.schema}.{table} IN SHARE MODE")
+            starting = asyncio.create_task(start())
+            while not await observer.fetch(cut, store.schema):
+                assert not starting.done()
+                await asyncio.sleep(0.01)
+        await starting
+        for connection in (holder, observer):
             await connection.close()
         assert await store.lane(LANE) is not None
 
