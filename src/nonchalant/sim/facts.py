@@ -168,6 +168,10 @@ class Facts:
         """Whether the store of now has it."""
         return known.store == self.stores
 
+    def is_torn(self, known: Known) -> bool:
+        """Whether it is of a replacement that nobody could know of any more."""
+        return any(known.hash in hashes for hashes in self.torn.values())
+
     def lost_nonces(self) -> list[tuple[LaneKey, int]]:
         """Nonces that were given out by commits that are lost."""
         return [(known.lane, known.nonce) for known in self.attempts.values() if not self.is_known(known)]

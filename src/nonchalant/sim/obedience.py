@@ -205,7 +205,7 @@ class Obedience:
             self._report("P7", f"{name} is cancelled, and nobody asked for that")
         if tx.state is State.EXPIRED and self._deadlines.get(tx.id, self.now() + 1) > self.now():
             self._report("P7", f"{name} is expired before its deadline")
-        mine = self._facts.attempts_of(tx)
+        mine = [known for known in self._facts.attempts_of(tx) if not self._facts.is_torn(known)]
         # Who calls off what is held for doubt cannot know what a lost commit did; the record keeps the doubt.
         hashes = {known.hash for known in mine if known.version and (not tx.is_in_doubt or self._facts.is_known(known))}
         ran = [one.hash for _, one in self._facts.canonical(tx.lane) if one.hash in hashes]

@@ -315,7 +315,8 @@ class Checker:
 
         Or if it was given back, because none of them had left: whether that is so is checked where it is freed.
         """
-        name, mine = self._facts.name(tx), self._facts.attempts_of(tx)
+        name = self._facts.name(tx)
+        mine = [known for known in self._facts.attempts_of(tx) if not self._facts.is_torn(known)]
         consumed = self._facts.consumed(tx.lane, final=True)
         for known in mine:
             if known.nonce >= consumed and known.nonce not in freed and self._facts.is_known(known):
