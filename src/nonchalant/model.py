@@ -145,6 +145,8 @@ class Request:
     valid_until: Millis | None = None
     confirmations: int | None = None
     on_superseded: OnSuperseded | None = None
+    asked_nonce: int | None = None  # this nonce, or it fails; None: whichever is next
+    batch: str | None = None  # with which others it was accepted
 
 
 class BlockRef(NamedTuple):
@@ -221,6 +223,8 @@ class Transaction:
     confirmations: int | None = None  # blocks above it after which an event is wanted
     on_superseded: OnSuperseded | None = None  # None: as the chain's finality allows
     simulate: bool = False
+    asked_nonce: int | None = None  # this nonce, or it fails
+    batch: str | None = None  # with which others it was accepted
     held: bool = False
     nonce: int | None = None
     hash: Hash | None = None  # the newest attempt's; once mined, the executed one's

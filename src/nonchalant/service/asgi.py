@@ -11,9 +11,11 @@ import structlog
 
 from nonchalant.errors import CommitUnknown, NonchalantError, ShuttingDown
 from nonchalant.service.front import Front, Node, Route
+from nonchalant.service.gate import Gate
 from nonchalant.service.http import PROBLEM_JSON, Answer, Call, Gone, Receive, Scope, Send
 from nonchalant.service.problems import (
     Busy,
+    Forbidden,
     NoSuchPath,
     WrongHost,
     WrongMethod,
@@ -54,6 +56,7 @@ class Service:
     def __init__(self, node: Node, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
         self.front = Front(node, most_waiting=self.limits.waiting)
+        self.gate = Gate()
         self.under_way = 0
         self.hosts = {"localhost", "127.0.0.1", "[::1]", str(node.settings.listen).rpartition(":")[0]}
         self.routes = [(route.path.split("/"), route) for route in ROUTES]
@@ -82,6 +85,10 @@ class Service:
             if call.scope["path"] == "/openapi.json":
                 return self._openapi(call)
             route, call.parts = self._find(call.scope["method"], call.scope["path"])
+            if route.scope is not None:
+                call.caller = await self.gate.admit(call)
+                if not call.caller.may(route.scope):
+                    raise Forbidden(f"this key lacks the scope {route.scope}; ask whoever gave it to you")
             return await route.handle(self.front, call)
         except Gone:
             raise

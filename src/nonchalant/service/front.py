@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from nonchalant.access import Scope
 from nonchalant.asking import Asking
 from nonchalant.bodies import Body
 from nonchalant.config import AccountSettings, Settings
@@ -84,13 +85,14 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """One call. `path` has its variable parts in braces."""
+    """One call. `path` has its variable parts in braces; `scope` is what its caller must have, None: nothing."""
 
     method: str
     path: str
     does: str
     handle: Callable[[Front, Call], Awaitable[Answer]]
     answers: type[msgspec.Struct]
+    scope: Scope | None
     status: int = 200
     query: Sequence[Parameter] = ()
     headers: Sequence[Parameter] = ()

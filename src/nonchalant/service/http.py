@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from nonchalant.access import ANYBODY, Caller
 from nonchalant.errors import BadRequest
 from nonchalant.service.problems import BodyTooSlow, NotJson, TooLarge
 
@@ -32,12 +33,13 @@ class Gone(Exception):
 
 @dataclass(slots=True)
 class Call:
-    """A request. `parts` are the path's variable parts, in order."""
+    """A request. `parts` are the path's variable parts, in order; `caller` is who makes it."""
 
     scope: Scope
     receive: Receive
     body_seconds: float
     parts: Sequence[str] = ()
+    caller: Caller = ANYBODY
 
     def _query(self) -> list[tuple[str, str]]:
         try:

@@ -58,6 +58,13 @@ class HttpProblem(NonchalantError):
     status = 500
 
 
+class Forbidden(HttpProblem):
+    """This key may not do that; use one that has the scope and the account."""
+
+    code = "forbidden"
+    status = 403
+
+
 class NoSuchPath(HttpProblem):
     """There is nothing at this path; GET /openapi.json lists what there is."""
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from nonchalant.access import Scope
 from nonchalant.bodies import (
     BumpBody,
     FillBody,
@@ -120,6 +121,7 @@ ROUTES: Final = (
         path="/v1/transactions",
         does="Hand over a transaction. Repeating a call with the same Idempotency-Key answers the same transaction.",
         handle=transactions.post_transaction,
+        scope=Scope.TX_WRITE,
         takes=TransactionBody,
         answers=TransactionView,
         status=202,
@@ -131,6 +133,7 @@ ROUTES: Final = (
         path="/v1/transactions",
         does="List transactions, newest first.",
         handle=transactions.list_transactions,
+        scope=Scope.TX_READ,
         answers=TransactionsView,
         query=[Parameter(name, *_ABOUT_FILTERS[name]) for name in FILTERS],
     ),
@@ -139,6 +142,7 @@ ROUTES: Final = (
         path="/v1/transactions/{id}",
         does="One transaction, now or once it has changed.",
         handle=transactions.get_transaction,
+        scope=Scope.TX_READ,
         answers=TransactionView,
         query=(
             Parameter(
@@ -155,6 +159,7 @@ ROUTES: Final = (
         path="/v1/transactions/{id}/events",
         does="Its history, oldest first.",
         handle=transactions.get_history,
+        scope=Scope.TX_READ,
         answers=EventsView,
         problems=(400, 404, 503),
     ),
@@ -164,6 +169,7 @@ ROUTES: Final = (
             path=f"/v1/transactions/{{id}}/{verb}",
             does=does,
             handle=handle,
+            scope=Scope.TX_WRITE,
             takes=takes,
             may_be_empty=takes is not ReplaceBody,
             answers=TransactionView,
@@ -172,12 +178,20 @@ ROUTES: Final = (
         )
         for verb, does, handle, takes in _VERBS
     ),
-    Route(method="GET", path="/v1/lanes", does="All lanes.", handle=lanes.list_lanes, answers=LanesView),
+    Route(
+        method="GET",
+        path="/v1/lanes",
+        does="All lanes.",
+        handle=lanes.list_lanes,
+        scope=Scope.TX_READ,
+        answers=LanesView,
+    ),
     Route(
         method="GET",
         path="/v1/lanes/{chain_id}/{address}",
         does="One account on one chain.",
         handle=lanes.get_lane,
+        scope=Scope.TX_READ,
         answers=LaneView,
         problems=(400, 404, 503),
     ),
@@ -187,6 +201,7 @@ ROUTES: Final = (
             path=f"/v1/lanes/{{chain_id}}/{{address}}/{tool}",
             does=does,
             handle=handle,
+            scope=Scope.LANE_ADMIN,
             takes=takes,
             may_be_empty=takes not in (UsedBody, HolderBody),
             answers=answers,
@@ -196,7 +211,13 @@ ROUTES: Final = (
         for tool, does, handle, takes, answers, status in _TOOLS
     ),
     Route(
-        method="GET", path="/livez", does="Whether the process answers.", handle=live, answers=Health, problems=(400,)
+        method="GET",
+        path="/livez",
+        does="Whether the process answers.",
+        handle=live,
+        scope=None,
+        answers=Health,
+        problems=(400,),
     ),
-    Route(method="GET", path="/readyz", does="Whether this node takes work.", handle=ready, answers=Health),
+    Route(method="GET", path="/readyz", does="Whether this node takes work.", handle=ready, scope=None, answers=Health),
 )

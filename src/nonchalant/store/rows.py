@@ -180,6 +180,8 @@ def request_columns(request: Request) -> dict[str, object]:
         "valid_until": request.valid_until,
         "confirmations": request.confirmations,
         "on_superseded": None if request.on_superseded is None else request.on_superseded.value,
+        "asked_nonce": request.asked_nonce,
+        "batch": request.batch,
     }
 
 
@@ -203,6 +205,8 @@ def accepted(request: Request, place: int, now: int) -> Transaction:
         confirmations=request.confirmations,
         on_superseded=request.on_superseded,
         simulate=request.simulate,
+        asked_nonce=request.asked_nonce,
+        batch=request.batch,
     )
 
 
@@ -230,6 +234,8 @@ def transaction(row: Row) -> Transaction:
         confirmations=row["confirmations"],
         on_superseded=on_superseded(row["on_superseded"]),
         simulate=bool(row["simulate"]),
+        asked_nonce=row["asked_nonce"],
+        batch=row["batch"],
         held=bool(row["held"]),
         nonce=row["nonce"],
         hash=row["hash"],

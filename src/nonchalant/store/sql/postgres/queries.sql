@@ -82,21 +82,24 @@ WITH new AS MATERIALIZED (
         SELECT * FROM unnest(
             :n::BIGINT[], :id::TEXT[], :chain_id::BIGINT[], :address::TEXT[], :priority::SMALLINT[], :tenant::TEXT[],
             :idempotency_key::TEXT[], :body_hash::TEXT[], :payload::TEXT[], :fees::TEXT[], :metadata::TEXT[],
-            :simulate::BOOLEAN[], :valid_until::BIGINT[], :confirmations::BIGINT[], :on_superseded::TEXT[]
+            :simulate::BOOLEAN[], :valid_until::BIGINT[], :confirmations::BIGINT[], :on_superseded::TEXT[],
+            :asked_nonce::BIGINT[], :batch::TEXT[]
         ) AS given (
             n, id, chain_id, address, priority, tenant, idempotency_key, body_hash, payload, fees, metadata, simulate,
-            valid_until, confirmations, on_superseded
+            valid_until, confirmations, on_superseded, asked_nonce, batch
         )
         ORDER BY n
     ) AS ordered
 ), inserted AS (
     INSERT INTO nonchalant.transactions (
         place, id, chain_id, address, state, priority, tenant, idempotency_key, body_hash,
-        payload, fees, metadata, simulate, valid_until, confirmations, on_superseded, created_at, updated_at
+        payload, fees, metadata, simulate, valid_until, confirmations, on_superseded, asked_nonce, batch,
+        created_at, updated_at
     )
     SELECT
         place, id, chain_id, address, 'queued', priority, tenant, idempotency_key, body_hash,
-        payload, fees, metadata, simulate, valid_until, confirmations, on_superseded, :at::BIGINT, :at::BIGINT
+        payload, fees, metadata, simulate, valid_until, confirmations, on_superseded, asked_nonce, batch,
+        :at::BIGINT, :at::BIGINT
     FROM new
     WHERE NOT EXISTS (
         SELECT 1 FROM nonchalant.removed AS r WHERE r.idempotency_key = new.idempotency_key AND r.tenant = new.tenant

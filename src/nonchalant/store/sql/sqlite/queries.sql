@@ -38,11 +38,13 @@ SELECT
 -- No row: the id or the idempotency key is known already, or was before it was removed.
 INSERT INTO transactions (
     id, chain_id, address, state, priority, tenant, idempotency_key, body_hash,
-    payload, fees, metadata, simulate, valid_until, confirmations, on_superseded, created_at, updated_at
+    payload, fees, metadata, simulate, valid_until, confirmations, on_superseded, asked_nonce, batch,
+    created_at, updated_at
 )
 SELECT
     :id, :chain_id, :address, 'queued', :priority, :tenant, :idempotency_key, :body_hash,
-    :payload, :fees, :metadata, :simulate, :valid_until, :confirmations, :on_superseded, :at, :at
+    :payload, :fees, :metadata, :simulate, :valid_until, :confirmations, :on_superseded, :asked_nonce, :batch,
+    :at, :at
 WHERE NOT EXISTS (SELECT 1 FROM removed WHERE idempotency_key = :idempotency_key AND tenant = :tenant)
 ON CONFLICT DO NOTHING
 RETURNING :n AS n, place;

@@ -1,0 +1,78 @@
+"""Who calls, and what he may do. How keys are kept and checked is said elsewhere; this is what one stands for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from nonchalant.model import Address, LaneKey, Transaction
+
+DEFAULT_TENANT = "default"
+
+
+class Scope(StrEnum):
+    TX_WRITE = "tx:write"  # hand over transactions, and change one's mind about them
+    TX_READ = "tx:read"
+    LANE_ADMIN = "lane:admin"  # steer lanes, and reserve their nonces
+    SIGN = "sign"  # have something signed that is not sent by us
+    ADMIN = "admin"  # keys, webhooks, and every tenant's transactions
+
+
+class LanePattern(NamedTuple):
+    """The lanes a key is for; None stands for any."""
+
+    chain_id: int | None = None
+    address: Address | None = None
+
+    def fits(self, lane: LaneKey) -> bool:
+        return self.chain_id in (None, lane.chain_id) and self.address in (None, lane.address)
+
+    def __str__(self) -> str:
+        return ":".join("*" if part is None else str(part) for part in self)
+
+
+EVERY_LANE = (LanePattern(),)
+
+
+class NonceRule(StrEnum):
+    """What a nonce means that a JSON-RPC client names."""
+
+    EXACT = "exact"  # this nonce or none
+    ORDER = "order"  # only in which order they come
+    REFUSE = "refuse"  # it must not name one
+
+
+class FeeRule(StrEnum):
+    """What prices mean that a JSON-RPC client names."""
+
+    WISH = "wish"  # what to begin with; the account's own caps limit what is paid in the end
+    CAP = "cap"  # the most that is ever paid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """On whose behalf a call is made. `key_id` None: nobody has to say who he is here."""
+
+    key_id: str | None
+    name: str
+    scopes: frozenset[Scope]
+    tenant: str = DEFAULT_TENANT
+    lanes: tuple[LanePattern, ...] = EVERY_LANE
+    nonces: NonceRule = NonceRule.EXACT
+    fees: FeeRule = FeeRule.WISH
+    rate: float | None = None  # calls a second; None: as many as the node takes
+
+    def may(self, scope: Scope) -> bool:
+        return scope in self.scopes
+
+    def may_use(self, lane: LaneKey) -> bool:
+        return any(pattern.fits(lane) for pattern in self.lanes)
+
+    def may_see(self, tx: Transaction) -> bool:
+        """A transaction of another tenant is not there, as far as he can tell."""
+        return self.may_use(tx.lane) and (self.tenant == tx.tenant or self.may(Scope.ADMIN))
+
+
+# Who calls where no keys are asked for.
+ANYBODY = Caller(key_id=None, name="anybody", scopes=frozenset(Scope))

@@ -1,0 +1,93 @@
+-- Version 2: batches, nonces that clients ask for, keys, the audit log, webhooks.
+
+-- Accepted together under one idempotency key, which the first of them carries.
+ALTER TABLE nonchalant.transactions ADD COLUMN batch TEXT;
+CREATE INDEX transactions_of_a_batch ON nonchalant.transactions (batch, place) WHERE batch IS NOT NULL;
+
+-- The one nonce a client takes; any other would not be what it asked for.
+ALTER TABLE nonchalant.transactions ADD COLUMN asked_nonce BIGINT;
+
+-- Whom a client's nonce stands for: asked for again, it is the same transaction, or refused.
+CREATE TABLE nonchalant.asked_nonces (
+    chain_id BIGINT NOT NULL,
+    address  TEXT NOT NULL,
+    nonce    BIGINT NOT NULL,
+    tx_id    TEXT NOT NULL,
+    PRIMARY KEY (chain_id, address, nonce)
+);
+
+CREATE INDEX asked_nonces_by_transaction ON nonchalant.asked_nonces (tx_id);
+
+-- keys --
+
+CREATE TABLE nonchalant.keys (
+    id         TEXT PRIMARY KEY,
+    name       TEXT NOT NULL,
+    digest     TEXT NOT NULL UNIQUE,            -- of the secret, which nobody keeps
+    tenant     TEXT NOT NULL,
+    scopes     TEXT NOT NULL,
+    lanes      TEXT NOT NULL,
+    rules      TEXT NOT NULL,                   -- how what comes with it is treated
+    created_at BIGINT NOT NULL,
+    expires_at BIGINT,
+    revoked_at BIGINT
+);
+
+-- audit --
+
+-- Each entry holds the hash of the one before it: nobody can change or drop one unseen.
+CREATE TABLE nonchalant.audit (
+    position BIGINT PRIMARY KEY CHECK (position >= 1),
+    at       BIGINT NOT NULL,
+    actor    TEXT NOT NULL,
+    action   TEXT NOT NULL,
+    subject  TEXT NOT NULL,
+    data     TEXT NOT NULL,
+    previous TEXT NOT NULL,
+    hash     TEXT NOT NULL UNIQUE
+);
+
+CREATE TRIGGER audit_entries_never_change BEFORE UPDATE ON nonchalant.audit
+FOR EACH ROW EXECUTE FUNCTION nonchalant.refuse('what was done stays written');
+
+CREATE TRIGGER audit_entries_stay BEFORE DELETE ON nonchalant.audit
+FOR EACH ROW EXECUTE FUNCTION nonchalant.refuse('what was done stays written');
+
+-- webhooks --
+
+CREATE TABLE nonchalant.webhooks (
+    id           TEXT PRIMARY KEY,
+    tenant       TEXT,                           -- NULL: of everybody
+    url          TEXT NOT NULL,
+    secrets      TEXT NOT NULL,                  -- the live ones, newest first
+    kinds        TEXT NOT NULL,                  -- which events; empty: all
+    lanes        TEXT NOT NULL,                  -- of which lanes
+    description  TEXT NOT NULL,
+    position     BIGINT NOT NULL,               -- events up to here have their deliveries
+    created_at   BIGINT NOT NULL,
+    disabled_at  BIGINT,
+    disabled_why TEXT CHECK ((disabled_why IS NULL) = (disabled_at IS NULL)),
+    owner        TEXT,                           -- the node that delivers, while its time lasts
+    owned_until  BIGINT NOT NULL DEFAULT 0
+);
+
+CREATE TABLE nonchalant.deliveries (
+    place      BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id         TEXT NOT NULL UNIQUE,             -- what the receiver knows it by, at every try
+    webhook_id TEXT NOT NULL REFERENCES nonchalant.webhooks ON DELETE CASCADE,
+    stream     TEXT NOT NULL,                    -- what is delivered in order: a transaction, or a lane
+    position   BIGINT NOT NULL,
+    kind       TEXT NOT NULL,
+    body       TEXT NOT NULL,
+    state      TEXT NOT NULL CHECK (state IN ('pending', 'delivered', 'failed')),
+    tries      BIGINT NOT NULL DEFAULT 0,
+    next_at    BIGINT,
+    status     BIGINT,
+    error      TEXT,
+    created_at BIGINT NOT NULL,
+    ended_at   BIGINT CHECK ((state = 'pending') = (ended_at IS NULL))
+);
+
+CREATE INDEX deliveries_to_make ON nonchalant.deliveries (webhook_id, stream, place) WHERE state = 'pending';
+CREATE INDEX deliveries_of_a_webhook ON nonchalant.deliveries (webhook_id, place);
+CREATE INDEX deliveries_by_age ON nonchalant.deliveries (ended_at) WHERE ended_at IS NOT NULL;

@@ -1,0 +1,97 @@
+-- Version 2: batches, nonces that clients ask for, keys, the audit log, webhooks.
+
+-- Accepted together under one idempotency key, which the first of them carries.
+ALTER TABLE transactions ADD COLUMN batch TEXT;
+CREATE INDEX transactions_of_a_batch ON transactions (batch, place) WHERE batch IS NOT NULL;
+
+-- The one nonce a client takes; any other would not be what it asked for.
+ALTER TABLE transactions ADD COLUMN asked_nonce INTEGER;
+
+-- Whom a client's nonce stands for: asked for again, it is the same transaction, or refused.
+CREATE TABLE asked_nonces (
+    chain_id INTEGER NOT NULL,
+    address  TEXT NOT NULL,
+    nonce    INTEGER NOT NULL,
+    tx_id    TEXT NOT NULL,
+    PRIMARY KEY (chain_id, address, nonce)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX asked_nonces_by_transaction ON asked_nonces (tx_id);
+
+-- keys --
+
+CREATE TABLE keys (
+    id         TEXT PRIMARY KEY,
+    name       TEXT NOT NULL,
+    digest     TEXT NOT NULL UNIQUE,            -- of the secret, which nobody keeps
+    tenant     TEXT NOT NULL,
+    scopes     TEXT NOT NULL,
+    lanes      TEXT NOT NULL,
+    rules      TEXT NOT NULL,                   -- how what comes with it is treated
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER,
+    revoked_at INTEGER
+) STRICT;
+
+-- audit --
+
+-- Each entry holds the hash of the one before it: nobody can change or drop one unseen.
+CREATE TABLE audit (
+    position INTEGER PRIMARY KEY CHECK (position >= 1),
+    at       INTEGER NOT NULL,
+    actor    TEXT NOT NULL,
+    action   TEXT NOT NULL,
+    subject  TEXT NOT NULL,
+    data     TEXT NOT NULL,
+    previous TEXT NOT NULL,
+    hash     TEXT NOT NULL UNIQUE
+) STRICT;
+
+CREATE TRIGGER audit_entries_never_change BEFORE UPDATE ON audit
+BEGIN
+    SELECT RAISE(ABORT, 'what was done stays written');
+END;
+
+CREATE TRIGGER audit_entries_stay BEFORE DELETE ON audit
+BEGIN
+    SELECT RAISE(ABORT, 'what was done stays written');
+END;
+
+-- webhooks --
+
+CREATE TABLE webhooks (
+    id           TEXT PRIMARY KEY,
+    tenant       TEXT,                           -- NULL: of everybody
+    url          TEXT NOT NULL,
+    secrets      TEXT NOT NULL,                  -- the live ones, newest first
+    kinds        TEXT NOT NULL,                  -- which events; empty: all
+    lanes        TEXT NOT NULL,                  -- of which lanes
+    description  TEXT NOT NULL,
+    position     INTEGER NOT NULL,               -- events up to here have their deliveries
+    created_at   INTEGER NOT NULL,
+    disabled_at  INTEGER,
+    disabled_why TEXT CHECK ((disabled_why IS NULL) = (disabled_at IS NULL)),
+    owner        TEXT,                           -- the node that delivers, while its time lasts
+    owned_until  INTEGER NOT NULL DEFAULT 0
+) STRICT;
+
+CREATE TABLE deliveries (
+    place      INTEGER PRIMARY KEY AUTOINCREMENT,
+    id         TEXT NOT NULL UNIQUE,             -- what the receiver knows it by, at every try
+    webhook_id TEXT NOT NULL REFERENCES webhooks ON DELETE CASCADE,
+    stream     TEXT NOT NULL,                    -- what is delivered in order: a transaction, or a lane
+    position   INTEGER NOT NULL,
+    kind       TEXT NOT NULL,
+    body       TEXT NOT NULL,
+    state      TEXT NOT NULL CHECK (state IN ('pending', 'delivered', 'failed')),
+    tries      INTEGER NOT NULL DEFAULT 0,
+    next_at    INTEGER,
+    status     INTEGER,
+    error      TEXT,
+    created_at INTEGER NOT NULL,
+    ended_at   INTEGER CHECK ((state = 'pending') = (ended_at IS NULL))
+) STRICT;
+
+CREATE INDEX deliveries_to_make ON deliveries (webhook_id, stream, place) WHERE state = 'pending';
+CREATE INDEX deliveries_of_a_webhook ON deliveries (webhook_id, place);
+CREATE INDEX deliveries_by_age ON deliveries (ended_at) WHERE ended_at IS NOT NULL;
