@@ -121,7 +121,9 @@ async def test_a_step_is_taken_once_however_many_take_it_and_nodes_of_the_versio
     assert await store.transaction("before") is not None
     await store.heartbeat("n", 10)
     assert await store.incarnation() == 7
-    with pytest.raises(BadSettings, match=rf"schema version {LATEST + 1}, this program needs {LATEST}; upgrade Nonchalant"):
+    with pytest.raises(
+        BadSettings, match=rf"schema version {LATEST + 1}, this program needs {LATEST}; upgrade Nonchalant"
+    ):
         await second(store, postgres)
 
 
