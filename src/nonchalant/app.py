@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
-import secrets
-import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -24,7 +21,7 @@ from nonchalant.fees import FeeRules
 from nonchalant.intake import Intake
 from nonchalant.lane_views import LiveLane
 from nonchalant.leaving import Leaving
-from nonchalant.model import HELD_MARK, Fees, LaneKey, Millis, OnSuperseded, Request, Speed, Transaction, TxId
+from nonchalant.model import HELD_MARK, Fees, LaneKey, OnSuperseded, Request, Speed, Transaction, TxId
 from nonchalant.notify import Doorbells
 from nonchalant.parts import (
     adviser_of,
@@ -38,6 +35,7 @@ from nonchalant.parts import (
 from nonchalant.ports import Clock, Endpoint, Entropy, LaneSummary, Signer, Standing, Store
 from nonchalant.steering import LaneHandle
 from nonchalant.store.postgres import PostgresStore
+from nonchalant.system import SystemClock, SystemEntropy
 from nonchalant.waiting_for import MOST_COUNTED, Situation, why
 from nonchalant.wire import (
     parse_bump,
@@ -61,25 +59,6 @@ MOST_ABOVE = 1_000
 
 # How long a waiting caller goes without looking for itself: another node may have made the change.
 LOOK_SECONDS = 1.0
-
-
-class SystemClock:
-    def now(self) -> Millis:
-        return time.time_ns() // 1_000_000
-
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-
-class SystemEntropy:
-    def token(self) -> str:
-        return secrets.token_hex(16)
-
-    def uniform(self, low: float, high: float) -> float:
-        return random.uniform(low, high)  # noqa: S311 - spreads retries, guards nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from nonchalant import app
-from nonchalant.app import Nonchalant, SystemClock, Wrap
+from nonchalant.app import Nonchalant, Wrap
 from nonchalant.config import parse_settings
 from nonchalant.errors import StoreUnavailable
 from nonchalant.leaving import Leaving
 from nonchalant.ports import Store
 from nonchalant.service import server
+from nonchalant.system import SystemClock
 from tests.service.conftest import SENDER, running
 
 # What a hung test would take, not what is tested.

@@ -52,9 +52,9 @@ def root(
 @db.command()
 def migrate(config: Config = None, as_json: AsJson = False) -> None:
     """Bring the store to this program's schema version, making it if it is missing."""
-    from nonchalant.app import SystemEntropy
     from nonchalant.config import load_settings
     from nonchalant.store import schemas
+    from nonchalant.system import SystemEntropy
 
     _show_schema(schemas.migrate(load_settings(config).store, SystemEntropy()), as_json=as_json)
 

@@ -13,7 +13,6 @@ import msgspec
 
 from nonchalant.advice import load_hook
 from nonchalant.amounts import format_wei
-from nonchalant.app import SystemClock
 from nonchalant.chain.evm.addresses import checksum
 from nonchalant.chain.evm.rpc import Call, Rpc
 from nonchalant.cli.client import Client, Refusal, ServiceUnreachable
@@ -25,6 +24,7 @@ from nonchalant.parts import signers_of
 from nonchalant.store import postgres_schema
 from nonchalant.store.migrations import Status
 from nonchalant.store.schemas import status
+from nonchalant.system import SystemClock
 
 
 @dataclass(frozen=True, slots=True)

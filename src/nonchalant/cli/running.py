@@ -15,7 +15,7 @@ import structlog
 import uvloop
 
 from nonchalant import devchain, logs
-from nonchalant.app import Nonchalant, SystemClock, SystemEntropy
+from nonchalant.app import Nonchalant
 from nonchalant.chain.evm.addresses import checksum
 from nonchalant.cli.client import DEFAULT_URL
 from nonchalant.cli.terminal import say, show
@@ -24,6 +24,7 @@ from nonchalant.devchain import Anvil, Home
 from nonchalant.errors import BadSettings
 from nonchalant.service import server
 from nonchalant.store.sqlite import SqliteStore
+from nonchalant.system import SystemClock, SystemEntropy
 from nonchalant.waiting import within
 
 # How long a node may take to stop: the calls under way, then `app`'s steps. Orchestrators kill after half a minute.
