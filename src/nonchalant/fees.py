@@ -29,6 +29,7 @@ class FeeRules:
     # Nodes want this much more, on every fee field, before they replace what they hold; this is what geth, reth, erigon
     # and nethermind want unless they are told otherwise.
     replacement_percent: int = 10
+    calldata_floor: bool = True  # data has a least price in gas, however little is done with it (EIP-7623)
 
     def capped(self, *, max_fee: Wei | None, max_priority: Wei | None) -> FeeRules:
         """With an account's own caps beside the chain's: the lower one counts."""

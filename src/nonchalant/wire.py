@@ -30,6 +30,7 @@ from nonchalant.bodies import (
     UsedBody,
     decode,
 )
+from nonchalant.chain.evm.intrinsic import least_gas
 from nonchalant.chain.evm.reverts import parse_abi
 from nonchalant.config import AccountSettings, ChainSettings, Settings
 from nonchalant.errors import BadRequest, FeeAboveCap, UnknownAccount, UnknownChain
@@ -73,8 +74,9 @@ def parse_request(
         raise UnknownAccount(
             f"there is no signer for this account on chain {chain.id}; add it to [[accounts]]", field="from"
         )
-    payload = _payload(given)
-    asked = _fees(given.fees, lanes[lane].capped(chain.fees))
+    rules = lanes[lane].capped(chain.fees)
+    payload = _payload(given, rules)
+    asked = _fees(given.fees, rules)
     if not 0 <= given.priority <= 9:
         raise BadRequest("expected 0 to 9, higher goes first", field="priority")
     if given.confirmations is not None and not 1 <= given.confirmations <= MOST_CONFIRMATIONS:
@@ -111,7 +113,7 @@ def rules_of(lane: LaneKey, settings: Settings, lanes: Mapping[LaneKey, AccountS
 def parse_replacement(body: bytes | Mapping[str, object], rules: FeeRules) -> tuple[Payload, Speed | Fees | None]:
     """What should run instead, and at which price (None: as before), held to what a request is held to."""
     given = decode(body, ReplaceBody)
-    return _payload(given), _fees(given.fees, rules)
+    return _payload(given, rules), _fees(given.fees, rules)
 
 
 def parse_bump(body: bytes | Mapping[str, object], rules: FeeRules) -> Speed | Fees | None:
@@ -218,21 +220,26 @@ def _chain(given: Number, settings: Settings) -> ChainSettings:
     return chain
 
 
-def _payload(given: TransactionBody | ReplaceBody) -> Payload:
+def _payload(given: TransactionBody | ReplaceBody, rules: FeeRules) -> Payload:
     data = parse_data(given.data)
     if given.to is None and not data:
         raise BadRequest("missing; only a contract's creation has none, and that needs its code as data", field="to")
-    gas = None if given.gas is None else parse_number(given.gas, "gas", 2**64 - 1)
-    if gas is not None and gas < 21_000:
-        raise BadRequest("the least any transaction needs is 21000; leave it out to have it estimated", field="gas")
-    return Payload(
+    payload = Payload(
         to=None if given.to is None else parse_address(given.to, "to"),
         value=parse_amount(given.value, "value"),
         data=data,
-        gas=gas,
+        gas=None if given.gas is None else parse_number(given.gas, "gas", 2**64 - 1),
         access_list=_access_list(given.access_list),
         abi=_abi(given.abi),
     )
+    # Some nodes take what can never be executed: it would stop its account for good.
+    least = least_gas(payload, calldata_floor=rules.calldata_floor)
+    if payload.gas is not None and payload.gas < least:
+        raise BadRequest(
+            f"the least this transaction needs is {least}; leave it out to have it estimated",
+            field="gas",
+        )
+    return payload
 
 
 def _abi(entries: list[dict[str, Any]] | None) -> str | None:

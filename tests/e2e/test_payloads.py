@@ -1,8 +1,11 @@
 """What can be asked for: every transaction type, contracts, and what reverts."""
 
+from typing import Any
+
 import pytest
 
 from nonchalant.chain.evm.keccak import keccak
+from nonchalant.errors import BadRequest
 from nonchalant.model import Fees, State
 from tests.anvil import CHAIN_ID
 from tests.e2e.ledger import recipient
@@ -14,6 +17,7 @@ DEPLOYS_IT = bytes.fromhex("600a600c600039600a6000f3") + ANSWERS_42
 NEEDS_A_BALANCE = bytes.fromhex("34600d5747600d5760006000fd5b00")
 # Reverts with Closed(66): MSTORE(0, selector << 224), MSTORE(4, 66), REVERT(0, 36)
 CLOSED = bytes.fromhex("63") + keccak(b"Closed(uint64)")[:4] + bytes.fromhex("60e01b5f52604260045260245ffd")
+FOR_EVER = bytes.fromhex("5b5f56")  # JUMPDEST PUSH0 JUMP
 ABI = [{"type": "error", "name": "Closed", "inputs": [{"name": "until", "type": "uint64"}]}]
 ENTRY = {"address": "0x" + "22" * 20, "storage_keys": ["0x" + "00" * 32]}
 
@@ -51,6 +55,29 @@ async def test_a_contract_is_deployed_and_its_address_told(site: Site) -> None:
         assert handle.transaction.state is State.CONFIRMED
         assert receipt is not None
         assert await site.chain.rpc("eth_getCode", receipt.contract, "latest") == "0x" + ANSWERS_42.hex()
+
+
+@pytest.mark.parametrize(
+    ("wish", "least"),
+    [
+        ({}, 21_000),
+        ({"data": "0x" + "ff00" * 500}, 46_000),
+        ({"access_list": [ENTRY]}, 25_300),
+        ({"to": None, "data": "0x" + "00" * 33}, 53_136),
+    ],
+    ids=["transfer", "data", "access list", "contract"],
+)
+async def test_with_the_least_gas_it_is_executed_and_with_less_it_is_refused(
+    site: Site, wish: dict[str, Any], least: int
+) -> None:
+    """Anvil takes what has less, and never executes it: everything behind it would wait."""
+    wish = {"chain_id": CHAIN_ID, "sender": ALICE, "to": recipient("least")} | wish
+    async with site.node(accounts=1) as node:
+        with pytest.raises(BadRequest, match=f"gas.* {least}"):
+            await node.send(**wish, gas=least - 1)
+        handle, after = await node.send(**wish, gas=least), await pay(node, "after")
+        await site.settle(handle, after)
+    assert (handle.transaction.state, after.transaction.state) == (State.CONFIRMED, State.CONFIRMED)
 
 
 async def test_what_would_revert_fails_and_spends_no_nonce(site: Site) -> None:
@@ -99,16 +126,17 @@ async def test_a_custom_error_is_told_in_the_words_of_the_abi(site: Site) -> Non
 
 async def test_what_must_be_simulated_and_would_revert_spends_no_nonce(site: Site) -> None:
     await site.chain.set_code(recipient("closed"), CLOSED)
+    await site.chain.set_code(recipient("short"), FOR_EVER)
     async with site.node(accounts=1) as node:
         handle = await pay(node, "closed", gas=100_000, simulate=True, abi=ABI)
-        short = await pay(node, "short", data="0x" + "ff" * 100, gas=21_001, simulate=True)
+        short = await pay(node, "short", gas=30_000, simulate=True)
         fits = await pay(node, "fits", gas=50_000, simulate=True)
         await site.settle(handle, short, fits)
         attempts = (await node.store.attempts([fits.id]))[fits.id]
     assert (handle.transaction.state, handle.transaction.nonce) == (State.FAILED, None)
     assert "Closed(until: 66)" in (handle.transaction.failure or "")
     assert (short.transaction.state, short.transaction.nonce) == (State.FAILED, None)
-    assert short.transaction.failure == "it would revert: execution reverted: out of gas, 21001 are not enough"
+    assert short.transaction.failure == "it would revert: execution reverted: out of gas, 30000 are not enough"
     assert (fits.transaction.state, fits.transaction.nonce) == (State.CONFIRMED, 0)
     assert [attempt.gas for attempt in attempts] == [50_000]
 

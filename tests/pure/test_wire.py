@@ -36,7 +36,7 @@ def test_every_field_is_read() -> None:
         body(
             value="1000000000000000000",
             data="0xDEADbeef",
-            gas="0x5208",
+            gas="0x7530",
             access_list=[{"address": OTHER, "storage_keys": [WORD]}, {"address": SENDER}],
             fees={"max_fee_per_gas": "20000000000", "max_priority_fee_per_gas": 1},
             priority=9,
@@ -53,7 +53,7 @@ def test_every_field_is_read() -> None:
         to=OTHER,
         value=10**18,
         data=b"\xde\xad\xbe\xef",
-        gas=21_000,
+        gas=30_000,
         access_list=((OTHER, (WORD,)), (SENDER, ())),
         abi='[{"type":"error","name":"Broke","inputs":[{"name":"by","type":"uint"}]}]',
     )

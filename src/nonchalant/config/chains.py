@@ -94,6 +94,7 @@ _FEES: Final = (
     "max_priority_fee_per_gas",
     "max_fee_per_gas",
     "replacement_percent",
+    "calldata_floor",
     "bump_after",
     "source",
     "fixed",
@@ -109,6 +110,7 @@ def _fees(found: Found) -> FeeRules:
         max_priority=table.take("max_priority_fee_per_gas", wei, None),
         max_fee=table.take("max_fee_per_gas", wei, None),
         replacement_percent=table.take("replacement_percent", whole(0, 1000), 10),
+        calldata_floor=table.take("calldata_floor", flag, True),
     )
     refuse_low_caps(found.path, rules.max_fee, rules.max_priority, rules.min_priority)
     return rules

@@ -161,7 +161,7 @@ async def test_bytes_that_one_node_refuses_and_another_may_hold_are_outrun_by_wh
     await scene.start(endpoints=2)
     scene.proxies[0].refuse(SEND, "intrinsic gas too low", matching=lambda sent: bool(sent.data))
     silence = scene.proxies[1].timeout_before_acceptance(matching=lambda sent: bool(sent.data))
-    await scene.pay("faulty", data="0x11", gas=21_000)
+    await scene.pay("faulty", data="0x11", gas=21_040)
     await scene.pay("behind")
     await silence.struck()
     await interlude()

@@ -13,7 +13,7 @@ from tests.e2e.scenarios.scene import Scene
 from tests.lessons import lesson
 
 KEYS = [f"k{n}" for n in range(6)]
-INTRINSIC_GAS = "intrinsic gas too low: gas 21000, minimum needed 21016"
+INTRINSIC_GAS = "intrinsic gas too low: gas 21040, minimum needed 21056"
 
 
 def refuse_faulty(scene: Scene) -> None:
@@ -52,7 +52,7 @@ async def test_a_pool_that_forgets_everything_gets_it_again(scene: Scene, interl
 async def test_a_hole_is_closed_within_two_blocks_though_no_traffic_comes(scene: Scene) -> None:
     await scene.start()
     refuse_faulty(scene)
-    await scene.pay("faulty", data="0x11", gas=21_000)
+    await scene.pay("faulty", data="0x11", gas=21_040)
     await scene.pay("behind", "last")
     await scene.become(State.FAILED, keys=["faulty"])
     await scene.become(State.SENT, keys=["behind", "last"])
@@ -71,7 +71,7 @@ async def test_a_hole_is_closed_by_what_is_queued_before_anything_is_made_for_it
 ) -> None:
     await scene.start(window=2)
     refuse_faulty(scene)
-    await scene.pay("faulty", data="0x11", gas=21_000)
+    await scene.pay("faulty", data="0x11", gas=21_040)
     await scene.pay("behind", "waiting")
     await scene.become(State.FAILED, keys=["faulty"])
     await interlude()
