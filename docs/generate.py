@@ -49,6 +49,7 @@ from nonchalant.lane_views import (
     WishView,
 )
 from nonchalant.model import State
+from nonchalant.service import openapi
 from nonchalant.service.routes import ROUTES, Health
 from nonchalant.sim import moves as sim_moves
 from nonchalant.sim.mutants import MUTANTS
@@ -70,7 +71,7 @@ from nonchalant.views import (
 FOLDER = Path(__file__).parent
 PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
-WORDS = tomllib.loads((FOLDER / "words.toml").read_text())
+WORDS = tomllib.loads((FOLDER / "words.toml").read_text()) | {"fields": openapi.field_words()}
 
 
 # --- the parts ---
@@ -125,9 +126,13 @@ def commands_at_a_glance() -> str:
 
 def routes() -> str:
     rows = [
-        [f"`{route.method} {route.path}`", route.does, f"{route.status} {_shape(route.answers)}"] for route in ROUTES
+        [
+            f"`{route.method} {route.path}`",
+            route.does,
+            str(route.status) + ("" if route.answers is None else f" {_shape(route.answers)}"),
+        ]
+        for route in ROUTES
     ]
-    rows.append(["`GET /openapi.json`", "All of this as an OpenAPI document.", "200"])
     return _table(["call", "does", "answers"], rows)
 
 
@@ -314,7 +319,8 @@ def _words(section: str, wanted: Iterable[str]) -> Mapping[str, str]:
     wanted = [str(one) for one in wanted]
     missing, left = [one for one in wanted if one not in words], [one for one in words if one not in wanted]
     if missing or left:
-        raise ValueError(f"docs/words.toml, [{section}]: no word for {missing}, and no thing for {left}")
+        file = "docs/words.toml" if "." not in section else "src/nonchalant/service/fields.toml"
+        raise ValueError(f"{file}, [{section.removeprefix('fields.')}]: no word for {missing}, and no thing for {left}")
     return words
 
 
@@ -352,16 +358,22 @@ def _type(annotation: str) -> str:
     plain = annotation.removesuffix(" | None")
     shown = {
         "str": "text",
-        "int": "number",
-        "float": "number",
-        "Number": "number or text",
         "bool": "true or false",
-        "State": "text",
-        "Speed": "text",
-        "OnSuperseded": "text",
+        "Number": "number or text",
         "Moment": "number or text",
+        **dict.fromkeys(("int", "float", "Whole", "Priority", "Depth", "Seconds"), "number"),
+        **dict.fromkeys(
+            ("State", "Speed", "OnSuperseded", "AttemptKind", "SlotKind", "Wanted", "Mode", "Pace"), "text"
+        ),
     }
-    name = shown.get(plain, "object" if plain.startswith("dict") else re.sub(r"(View|Body)$", "", plain).lower())
+    name = shown.get(
+        plain,
+        "text"
+        if plain.endswith("Text")
+        else "object"
+        if plain.startswith("dict")
+        else re.sub(r"(View|Body)$", "", plain).lower(),
+    )
     return f"{name} or null" if nullable else name
 
 

@@ -14,9 +14,18 @@ import msgspec
 
 from nonchalant.errors import BadRequest
 from nonchalant.model import HELD_MARK, Fees, OnSuperseded, Speed
-
-Number = int | str
-Moment = int | str
+from nonchalant.notation import (
+    AddressText,
+    DataText,
+    Depth,
+    HashText,
+    HolderText,
+    Moment,
+    Number,
+    Priority,
+    ReasonText,
+    Seconds,
+)
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -26,8 +35,8 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class AccessBody(Body, frozen=True, kw_only=True):
     """One entry of an EIP-2930 access list."""
 
-    address: str
-    storage_keys: list[str] = []
+    address: AddressText
+    storage_keys: list[HashText] = []
 
 
 class FeesBody(Body, frozen=True, kw_only=True):
@@ -43,16 +52,16 @@ class TransactionBody(Body, frozen=True, kw_only=True, rename={"sender": "from"}
     """What should happen. Numbers may be integers, decimal strings or 0x-hex; amounts are in wei."""
 
     chain_id: Number
-    sender: str
-    to: str | None = None
+    sender: AddressText
+    to: AddressText | None = None
     value: Number = 0
-    data: str = "0x"
+    data: DataText = "0x"
     gas: Number | None = None
     access_list: list[AccessBody] = []
     fees: FeesBody | None = None
-    priority: int = 5
+    priority: Priority = 5
     valid_until: Moment | None = None
-    confirmations: int | None = None
+    confirmations: Depth | None = None
     on_superseded: OnSuperseded | None = None
     simulate: bool = False
     abi: list[dict[str, Any]] | None = None
@@ -62,9 +71,9 @@ class TransactionBody(Body, frozen=True, kw_only=True, rename={"sender": "from"}
 class ReplaceBody(Body, frozen=True, kw_only=True):
     """What should happen instead: the whole payload, nothing of the old one is kept."""
 
-    to: str | None = None
+    to: AddressText | None = None
     value: Number = 0
-    data: str = "0x"
+    data: DataText = "0x"
     gas: Number | None = None
     access_list: list[AccessBody] = []
     abi: list[dict[str, Any]] | None = None
@@ -80,7 +89,7 @@ class BumpBody(Body, frozen=True, kw_only=True):
 class ReasonBody(Body, frozen=True, kw_only=True):
     """Why, for whoever looks at it later."""
 
-    reason: str = ""
+    reason: ReasonText = ""
 
 
 class ReleaseBody(Body, frozen=True, kw_only=True):
@@ -104,21 +113,21 @@ class ResetBody(Body, frozen=True, kw_only=True):
 class ReserveBody(Body, frozen=True, kw_only=True):
     """For how long to keep a nonce."""
 
-    seconds: float = 60.0
+    seconds: Seconds = 60.0
 
 
 class UsedBody(Body, frozen=True, kw_only=True):
     """What was signed for a reserved nonce; bytes that are given are sent by us too."""
 
-    holder: str
-    hash: str
-    raw: str | None = None
+    holder: HolderText
+    hash: HashText
+    raw: DataText | None = None
 
 
 class HolderBody(Body, frozen=True, kw_only=True):
     """Who speaks for a reserved nonce."""
 
-    holder: str
+    holder: HolderText
 
 
 class NothingBody(Body, frozen=True, kw_only=True):

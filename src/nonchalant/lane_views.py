@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import msgspec
 
 from nonchalant.chain.evm.addresses import checksum
-from nonchalant.model import Wei
+from nonchalant.model import Mode, SlotKind, Wei
+from nonchalant.notation import AddressText, HashText, HolderText, TimeText, TxIdText, WeiText, Whole
 from nonchalant.ports import LaneSummary
 from nonchalant.views import AttentionView, show_attention, show_time
 from nonchalant.windows import Pace
@@ -33,16 +34,16 @@ class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
     """Who works the lane; `owner` null: nobody now."""
 
     owner: str | None
-    epoch: int
-    expires_at: str | None
+    epoch: Whole
+    expires_at: TimeText | None
 
 
 class ControlView(msgspec.Struct, frozen=True, kw_only=True):
     """What people said the lane should do."""
 
-    mode: str
+    mode: Mode
     reason: str
-    since: str | None
+    since: TimeText | None
 
 
 class LaneHealthView(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,50 +51,50 @@ class LaneHealthView(msgspec.Struct, frozen=True, kw_only=True):
 
     ok: bool
     trouble: AttentionView | None
-    confirmed_at: str | None
-    resets: int
+    confirmed_at: TimeText | None
+    resets: Whole
 
 
 class ReservationView(msgspec.Struct, frozen=True, kw_only=True):
     """A nonce that is kept for somebody who signs by himself."""
 
-    nonce: int
-    expires_at: str
-    hash: str | None
+    nonce: Whole
+    expires_at: TimeText
+    hash: HashText | None
 
 
 class WishView(msgspec.Struct, frozen=True, kw_only=True):
     """Something that waits for the lane's owner."""
 
     kind: str
-    tx: str | None
-    since: str
+    tx: TxIdText | None
+    since: TimeText
 
 
 class LaneView(msgspec.Struct, frozen=True, kw_only=True):
     """One account on one chain; what this node does not know now is null (`window`: no longer configured here)."""
 
-    chain_id: int
-    address: str
-    next_nonce: int | None
-    settled_below: int
-    quarantined_below: int | None
+    chain_id: Whole
+    address: AddressText
+    next_nonce: Whole | None
+    settled_below: Whole
+    quarantined_below: Whole | None
     control: ControlView
     health: LaneHealthView
-    pace: str | None
-    window: int | None
-    window_limit: int | None
-    in_flight: int | None
+    pace: Pace | None
+    window: Whole | None
+    window_limit: Whole | None
+    in_flight: Whole | None
     shared: bool | None
     delegated: bool | None
-    transactions: dict[str, int]
-    slots: dict[str, int]
+    transactions: dict[str, Whole]
+    slots: dict[str, Whole]
     reservations: list[ReservationView]
     wishes: list[WishView]
-    balance: str | None
-    committed: str | None
-    reserve: str | None
-    head: int | None
+    balance: WeiText | None
+    committed: WeiText | None
+    reserve: WeiText | None
+    head: Whole | None
     lease: LeaseView
     attention: AttentionView | None
 
@@ -105,69 +106,69 @@ class LanesView(msgspec.Struct, frozen=True, kw_only=True):
 class ReservedView(msgspec.Struct, frozen=True, kw_only=True):
     """A nonce to sign for. Whoever has `holder` speaks for it; it is told only here."""
 
-    nonce: int
-    holder: str
-    expires_at: str
+    nonce: Whole
+    holder: HolderText
+    expires_at: TimeText
 
 
 class UsedView(msgspec.Struct, frozen=True, kw_only=True):
     """That the nonce is used by this."""
 
-    nonce: int
-    hash: str
+    nonce: Whole
+    hash: HashText
 
 
 class ReleasedView(msgspec.Struct, frozen=True, kw_only=True):
     """That the nonce is given back."""
 
-    nonce: int
-    next_nonce: int
+    nonce: Whole
+    next_nonce: Whole
 
 
 class SyncView(msgspec.Struct, frozen=True, kw_only=True):
     """What the chain says of the account now."""
 
-    head: int
-    final: int
-    count: int
-    final_count: int
-    next_nonce: int
-    settled_below: int
-    live: int
-    executed: int
-    holes: list[int]
+    head: Whole
+    final: Whole
+    count: Whole
+    final_count: Whole
+    next_nonce: Whole
+    settled_below: Whole
+    live: Whole
+    executed: Whole
+    holes: list[Whole]
 
 
 class FilledView(msgspec.Struct, frozen=True, kw_only=True):
     """Which holes are being closed."""
 
-    filled: list[int]
-    left: int
+    filled: list[Whole]
+    left: Whole
 
 
 class KeptView(msgspec.Struct, frozen=True, kw_only=True):
     """A nonce of which something may still be executed."""
 
-    nonce: int
-    kind: str
-    tx: str | None
-    hash: str | None
+    nonce: Whole
+    kind: SlotKind
+    tx: TxIdText | None
+    hash: HashText | None
 
 
 class ResetView(msgspec.Struct, frozen=True, kw_only=True):
     """What holds after a reset, and what was given up for it."""
 
-    next_nonce: int
-    settled_below: int
-    settled_below_before: int
-    recalled: list[str]
+    next_nonce: Whole
+    settled_below: Whole
+    settled_below_before: Whole
+    recalled: list[TxIdText]
     kept: list[KeptView]
 
 
 class CancellingView(msgspec.Struct, frozen=True, kw_only=True):
     """How many transactions were asked not to run; their outcomes tell."""
 
-    asked: int
+    asked: Whole
 
 
 def show_lane(summary: LaneSummary, now: LiveLane | None) -> LaneView:
@@ -181,7 +182,7 @@ def show_lane(summary: LaneSummary, now: LiveLane | None) -> LaneView:
         settled_below=record.settled_below,
         quarantined_below=record.quarantined_below,
         control=ControlView(
-            mode=control.mode.value,
+            mode=control.mode,
             reason=control.reason,
             since=show_time(control.since) if control.since else None,
         ),
@@ -191,7 +192,7 @@ def show_lane(summary: LaneSummary, now: LiveLane | None) -> LaneView:
             confirmed_at=None if record.confirmed_at is None else show_time(record.confirmed_at),
             resets=record.resets,
         ),
-        pace=None if now is None else now.mode.value,
+        pace=None if now is None else now.mode,
         window=None if now is None else now.window,
         window_limit=None if now is None else now.window_limit,
         in_flight=0 if in_flight is None and not summary.slots else in_flight,

@@ -7,13 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from nonchalant.amounts import LIMIT
-from nonchalant.bodies import Moment, Number
 from nonchalant.chain.evm.addresses import normalise_address
 from nonchalant.errors import BadRequest
 from nonchalant.model import Address, Hash, Millis, Wei
+from nonchalant.notation import MAX_DATA, MAX_IDEMPOTENCY_KEY, Moment, Number
 
-MAX_DATA: Final = 128 * 1024  # what geth's pool takes as one whole transaction
-MAX_IDEMPOTENCY_KEY: Final = 255
 LARGEST_NUMBER: Final = 2**63 - 1  # what a database column holds
 LAST_SECOND: Final = 253_402_300_799  # of the year 9999: later times cannot be written
 

@@ -12,6 +12,7 @@ from nonchalant.chain.evm.addresses import checksum
 from nonchalant.model import (
     Address,
     Attempt,
+    AttemptKind,
     Attention,
     Event,
     Fees,
@@ -22,6 +23,19 @@ from nonchalant.model import (
     Speed,
     State,
     Transaction,
+    Wanted,
+)
+from nonchalant.notation import (
+    AddressText,
+    BytesText,
+    CursorText,
+    Depth,
+    HashText,
+    Priority,
+    TimeText,
+    TxIdText,
+    WeiText,
+    Whole,
 )
 from nonchalant.waiting_for import NOTHING_KNOWN, Situation, why
 
@@ -32,14 +46,14 @@ class FeesView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A speed, both EIP-1559 prices, or a gas price; prices in wei."""
 
     speed: Speed | None = None
-    max_fee_per_gas: str | None = None
-    max_priority_fee_per_gas: str | None = None
-    gas_price: str | None = None
+    max_fee_per_gas: WeiText | None = None
+    max_priority_fee_per_gas: WeiText | None = None
+    gas_price: WeiText | None = None
 
 
 class AccessView(msgspec.Struct, frozen=True, kw_only=True):
-    address: str
-    storage_keys: list[str]
+    address: AddressText
+    storage_keys: list[HashText]
 
 
 class AttentionView(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,26 +61,26 @@ class AttentionView(msgspec.Struct, frozen=True, kw_only=True):
 
     code: str
     reason: str
-    since: str
+    since: TimeText
 
 
 class BlockView(msgspec.Struct, frozen=True, kw_only=True):
-    number: int
-    hash: str
+    number: Whole
+    hash: HashText
 
 
 class ReceiptView(msgspec.Struct, frozen=True, kw_only=True):
     """`cost` is all that was paid for gas, in wei."""
 
-    hash: str
-    block_number: int
-    block_hash: str
+    hash: HashText
+    block_number: Whole
+    block_hash: HashText
     succeeded: bool
-    gas_used: int
-    gas_price: str
-    l1_fee: str
-    cost: str
-    contract: str | None
+    gas_used: Whole
+    gas_price: WeiText
+    l1_fee: WeiText
+    cost: WeiText
+    contract: AddressText | None
     confirmations: list[BlockView] | None
     fork: bool
 
@@ -74,90 +88,90 @@ class ReceiptView(msgspec.Struct, frozen=True, kw_only=True):
 class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     """One signed payload; `answer` is the last thing nodes said about it."""
 
-    hash: str
-    nonce: int
-    kind: str
-    payload_version: int
-    gas: int
+    hash: HashText
+    nonce: Whole
+    kind: AttemptKind
+    payload_version: Whole
+    gas: Whole
     fees: FeesView
-    signed_at: str
-    sent_at: str | None
+    signed_at: TimeText
+    sent_at: TimeText | None
     answer: str | None
 
 
 class PayloadView(msgspec.Struct, frozen=True, kw_only=True):
     """What a transaction was to do before it was replaced."""
 
-    version: int
-    to: str | None
-    value: str
-    data: str
-    gas: int | None
+    version: Whole
+    to: AddressText | None
+    value: WeiText
+    data: BytesText
+    gas: Whole | None
     access_list: list[AccessView]
 
 
 class OutcomeView(msgspec.Struct, frozen=True, kw_only=True):
     """What took its nonce for good; all null: nothing of it ever did."""
 
-    ran: str | None
-    payload_version: int | None
-    hash: str | None
+    ran: Wanted | None
+    payload_version: Whole | None
+    hash: HashText | None
 
 
 class TransactionView(msgspec.Struct, frozen=True, kw_only=True, rename={"sender": "from"}):
     """A transaction; `hash` is the newest attempt's, once mined the executed one's."""
 
-    id: str
+    id: TxIdText
     state: State
-    chain_id: int
-    sender: str
-    to: str | None
-    value: str
-    data: str
-    gas: int | None
+    chain_id: Whole
+    sender: AddressText
+    to: AddressText | None
+    value: WeiText
+    data: BytesText
+    gas: Whole | None
     access_list: list[AccessView]
-    payload_version: int
+    payload_version: Whole
     earlier: list[PayloadView]
     fees: FeesView
-    priority: int
-    valid_until: str | None
-    confirmations: int | None
+    priority: Priority
+    valid_until: TimeText | None
+    confirmations: Depth | None
     on_superseded: OnSuperseded | None
     simulate: bool
-    nonce: int | None
-    hash: str | None
+    nonce: Whole | None
+    hash: HashText | None
     attempts: list[AttemptView]
     receipt: ReceiptView | None
     outcome: OutcomeView | None
     failure: str | None
-    wanted: str | None
+    wanted: Wanted | None
     waiting: str | None
     held: bool
     attention: AttentionView | None
     idempotency_key: str | None
     metadata: dict[str, Any] | None
-    version: int
-    created_at: str
-    updated_at: str
+    version: Whole
+    created_at: TimeText
+    updated_at: TimeText
 
 
 class TransactionsView(msgspec.Struct, frozen=True, kw_only=True):
     """A page, newest first; give `next_cursor` as `cursor` to go on, null: this was the last page."""
 
     transactions: list[TransactionView]
-    next_cursor: str | None
+    next_cursor: CursorText | None
 
 
 class LaneRef(msgspec.Struct, frozen=True, kw_only=True):
-    chain_id: int
-    address: str
+    chain_id: Whole
+    address: AddressText
 
 
 class EventView(msgspec.Struct, frozen=True, kw_only=True):
-    position: int
+    position: Whole
     kind: str
-    at: str
-    tx: str | None
+    at: TimeText
+    tx: TxIdText | None
     lane: LaneRef
     data: dict[str, Any]
 
@@ -178,14 +192,14 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail: str
     code: str
     field: str | None = None
-    tx: str | None = None
+    tx: TxIdText | None = None
     data: dict[str, Any] | None = None
 
 
 def show_transaction(
     tx: Transaction, attempts: Sequence[Attempt], around: Situation = NOTHING_KNOWN
 ) -> TransactionView:
-    wanted = None if around.standing is None or tx.nonce is None else around.standing.wanted.value
+    wanted = None if around.standing is None or tx.nonce is None else around.standing.wanted
     return TransactionView(
         id=tx.id,
         state=tx.state,
@@ -258,7 +272,7 @@ def _exact(value: object) -> object:
 
 
 # What an attempt that carries no payload was for.
-_INSTEAD = {State.CANCELLED: "cancel", State.EXPIRED: "expiry"}
+_INSTEAD = {State.CANCELLED: Wanted.CANCEL, State.EXPIRED: Wanted.EXPIRY}
 
 
 def _outcome(tx: Transaction, attempts: Sequence[Attempt]) -> OutcomeView:
@@ -267,8 +281,8 @@ def _outcome(tx: Transaction, attempts: Sequence[Attempt]) -> OutcomeView:
         return OutcomeView(ran=None, payload_version=None, hash=None)
     version = next((attempt.payload_version for attempt in attempts if attempt.hash == receipt.hash), 0)
     if version == 0:
-        return OutcomeView(ran=_INSTEAD.get(tx.state, "nothing"), payload_version=None, hash=receipt.hash)
-    return OutcomeView(ran="payload", payload_version=version, hash=receipt.hash)
+        return OutcomeView(ran=_INSTEAD.get(tx.state, Wanted.NOTHING), payload_version=None, hash=receipt.hash)
+    return OutcomeView(ran=Wanted.PAYLOAD, payload_version=version, hash=receipt.hash)
 
 
 def _payload(payload: Payload, version: int) -> PayloadView:
@@ -290,7 +304,7 @@ def _attempt(attempt: Attempt) -> AttemptView:
     return AttemptView(
         hash=attempt.hash,
         nonce=attempt.nonce,
-        kind=attempt.kind.value,
+        kind=attempt.kind,
         payload_version=attempt.payload_version,
         gas=attempt.gas,
         fees=_fees(attempt.fees),

@@ -20,7 +20,6 @@ from nonchalant.bodies import (
     FillBody,
     HolderBody,
     NothingBody,
-    Number,
     ReasonBody,
     ReleaseBody,
     ReplaceBody,
@@ -36,6 +35,7 @@ from nonchalant.config import AccountSettings, ChainSettings, Settings
 from nonchalant.errors import BadRequest, FeeAboveCap, UnknownAccount, UnknownChain
 from nonchalant.fees import FeeRules
 from nonchalant.model import AccessList, Fees, Hash, LaneKey, Millis, Payload, Request, Speed, State, TxId
+from nonchalant.notation import MAX_REASON, MOST_CONFIRMATIONS, MOST_SECONDS, Number
 from nonchalant.ports import Filter
 from nonchalant.scalars import (
     LARGEST_NUMBER,
@@ -52,9 +52,6 @@ MAX_METADATA: Final = 4 * 1024  # as JSON
 MAX_ABI: Final = 64 * 1024  # as JSON, of its errors alone
 MAX_DEPTH: Final = 16
 MAX_PAGE: Final = 500
-MAX_REASON: Final = 500
-MOST_CONFIRMATIONS: Final = 10_000
-MOST_SECONDS: Final = 600  # that a nonce is reserved for
 
 
 def parse_request(

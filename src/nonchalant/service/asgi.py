@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import unquote
 
 import structlog
 
@@ -82,9 +83,7 @@ class Service:
             if self.under_way > self.limits.calls and call.scope["path"] not in PROBES:
                 raise Busy
             self._check_host(call)
-            if call.scope["path"] == "/openapi.json":
-                return self._openapi(call)
-            route, call.parts = self._find(call.scope["method"], call.scope["path"])
+            route, call.parts = self._find(call.scope["method"], call.scope["raw_path"])
             if route.scope is not None:
                 call.caller = await self.gate.admit(call)
                 if not call.caller.may(route.scope):
@@ -107,9 +106,10 @@ class Service:
             log.exception("call.failed", method=call.scope["method"], path=call.scope["path"])
             return problem(NonchalantError())
 
-    def _find(self, method: str, path: str) -> tuple[Route, Sequence[str]]:
+    def _find(self, method: str, path: bytes) -> tuple[Route, Sequence[str]]:
         method = "GET" if method == "HEAD" else method
-        asked = path.split("/")
+        # Before what is escaped in it is read: a slash in an id is part of the id.
+        asked = [unquote(part) for part in path.decode("latin-1").split("/")]
         allowed: list[str] = []
         for pattern, route in self.routes:
             parts = _match(pattern, asked)
@@ -121,14 +121,6 @@ class Service:
         if allowed:
             raise WrongMethod(allowed)
         raise NoSuchPath
-
-    def _openapi(self, call: Call) -> Answer:
-        from nonchalant.service.openapi import document
-
-        call.only(())
-        if call.scope["method"] not in {"GET", "HEAD"}:
-            raise WrongMethod(["GET"])
-        return Answer(document())
 
     def _check_host(self, call: Call) -> None:
         """A name that somebody else controls may resolve to us: a browser must not be led here by it."""

@@ -15,14 +15,24 @@ from nonchalant.bodies import Body
 from nonchalant.config import AccountSettings, Settings
 from nonchalant.lane_views import LiveLane
 from nonchalant.model import LaneKey, Request, Transaction, TxId
+from nonchalant.notation import ADDRESS_PATTERN, HASH_EXAMPLE, HASH_PATTERN, MAX_IDEMPOTENCY_KEY, SENDER_EXAMPLE
 from nonchalant.ports import LaneSummary, Store
-from nonchalant.service.http import Answer, Call
+from nonchalant.service.http import JSON, Answer, Call
 from nonchalant.service.problems import Busy
 from nonchalant.steering import LaneHandle
 from nonchalant.waiting_for import Situation
 
 TEXT: Final[Mapping[str, Any]] = {"type": "string"}
 WHOLE: Final[Mapping[str, Any]] = {"type": "integer", "minimum": 0}
+ADDRESS: Final[Mapping[str, Any]] = {**TEXT, "pattern": ADDRESS_PATTERN, "examples": [SENDER_EXAMPLE]}
+HASH: Final[Mapping[str, Any]] = {**TEXT, "pattern": HASH_PATTERN, "examples": [HASH_EXAMPLE]}
+KEY: Final[Mapping[str, Any]] = {
+    **TEXT,
+    "minLength": 1,
+    "maxLength": MAX_IDEMPOTENCY_KEY,
+    "pattern": "^[!-~]([ -~]*[!-~])?$",
+    "examples": ["invoice-4711"],
+}
 
 
 class Node(Protocol):
@@ -78,9 +88,12 @@ class Front:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
+    """Something beside the body, of a call or of its answer."""
+
     name: str
     about: str
     schema: Mapping[str, Any]
+    required: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,11 +104,13 @@ class Route:
     path: str
     does: str
     handle: Callable[[Front, Call], Awaitable[Answer]]
-    answers: type[msgspec.Struct]
+    answers: type[msgspec.Struct] | None  # None: what its `media_type` says, and nothing that has a shape
     scope: Scope | None
     status: int = 200
+    media_type: str = JSON  # of the answer
     query: Sequence[Parameter] = ()
     headers: Sequence[Parameter] = ()
     takes: type[Body] | None = None
     may_be_empty: bool = False  # the body
-    problems: Sequence[int] = (400, 503)
+    answer_headers: Sequence[Parameter] = ()
+    problems: Sequence[int] = ()  # statuses, beside those that any call may be answered with

@@ -134,9 +134,13 @@ class NotReady(HttpProblem):
 
 
 def status_of(error: NonchalantError) -> int:
-    if isinstance(error, HttpProblem):
-        return error.status
-    return next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
+    return status_of_kind(type(error))
+
+
+def status_of_kind(kind: type[NonchalantError]) -> int:
+    if issubclass(kind, HttpProblem):
+        return kind.status
+    return next((status for known, status in STATUS.items() if issubclass(kind, known)), 500)
 
 
 def describe(error: NonchalantError) -> tuple[Problem, dict[str, str]]:

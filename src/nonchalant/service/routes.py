@@ -33,7 +33,7 @@ from nonchalant.lane_views import (
     UsedView,
 )
 from nonchalant.service import lanes, steering, transactions
-from nonchalant.service.front import TEXT, WHOLE, Front, Parameter, Route
+from nonchalant.service.front import ADDRESS, HASH, KEY, TEXT, WHOLE, Front, Parameter, Route
 from nonchalant.service.http import Answer, Call
 from nonchalant.service.problems import NotReady
 from nonchalant.views import EventsView, TransactionsView, TransactionView
@@ -55,6 +55,13 @@ async def ready(front: Front, call: Call) -> Answer:
     if not is_ready:
         raise NotReady(reason)
     return Answer(Health("ready"))
+
+
+async def openapi(_front: Front, call: Call) -> Answer:
+    from nonchalant.service.openapi import document  # which is written from this table
+
+    call.only(())
+    return Answer(document())
 
 
 _TOOLS: Final = (
@@ -107,13 +114,18 @@ _VERBS: Final = (
 _ABOUT_FILTERS: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
     "state": ("in this state", {"$ref": "#/components/schemas/State"}),
     "chain_id": ("on this chain", WHOLE),
-    "from": ("of this account", TEXT),
+    "from": ("of this account", ADDRESS),
     "nonce": ("at this nonce", WHOLE),
-    "hash": ("with an attempt of this hash", TEXT),
-    "idempotency_key": ("accepted under this key", TEXT),
-    "cursor": ("`next_cursor` of the page before", TEXT),
+    "hash": ("with an attempt of this hash", HASH),
+    "idempotency_key": ("accepted under this key", KEY),
+    "cursor": ("`next_cursor` of the page before", {**TEXT, "pattern": "^[0-9]+$"}),
     "limit": ("at most this many", {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}),
 }
+
+IDEMPOTENCY_KEY: Final = Parameter("Idempotency-Key", "1 to 255 printable ASCII characters", KEY)
+REPLAYED: Final = Parameter(
+    "Idempotency-Replayed", "`true`: the key was used before, and nothing is new", {**TEXT, "enum": ["true"]}
+)
 
 ROUTES: Final = (
     Route(
@@ -125,8 +137,9 @@ ROUTES: Final = (
         takes=TransactionBody,
         answers=TransactionView,
         status=202,
-        headers=(Parameter("Idempotency-Key", "1 to 255 printable ASCII characters", {**TEXT, "maxLength": 255}),),
-        problems=(400, 408, 413, 415, 422, 429, 503),
+        headers=(IDEMPOTENCY_KEY,),
+        answer_headers=(Parameter("Location", "where it is", TEXT, required=True), REPLAYED),
+        problems=(409, 410, 422, 429),
     ),
     Route(
         method="GET",
@@ -152,7 +165,7 @@ ROUTES: Final = (
             ),
             Parameter("after", "with `wait`: answer as soon as its `version` is above this", WHOLE),
         ),
-        problems=(400, 404, 503),
+        problems=(404,),
     ),
     Route(
         method="GET",
@@ -161,7 +174,7 @@ ROUTES: Final = (
         handle=transactions.get_history,
         scope=Scope.TX_READ,
         answers=EventsView,
-        problems=(400, 404, 503),
+        problems=(404,),
     ),
     *(
         Route(
@@ -174,7 +187,7 @@ ROUTES: Final = (
             may_be_empty=takes is not ReplaceBody,
             answers=TransactionView,
             status=202,
-            problems=(400, 404, 408, 409, 413, 415, 429, 503),
+            problems=(404, 409, 429),
         )
         for verb, does, handle, takes in _VERBS
     ),
@@ -193,7 +206,7 @@ ROUTES: Final = (
         handle=lanes.get_lane,
         scope=Scope.TX_READ,
         answers=LaneView,
-        problems=(400, 404, 503),
+        problems=(404,),
     ),
     *(
         Route(
@@ -206,7 +219,7 @@ ROUTES: Final = (
             may_be_empty=takes not in (UsedBody, HolderBody),
             answers=answers,
             status=status,
-            problems=(400, 404, 408, 409, 413, 415, 429, 503),
+            problems=(404, 409, 429),
         )
         for tool, does, handle, takes, answers, status in _TOOLS
     ),
@@ -217,7 +230,14 @@ ROUTES: Final = (
         handle=live,
         scope=None,
         answers=Health,
-        problems=(400,),
     ),
     Route(method="GET", path="/readyz", does="Whether this node takes work.", handle=ready, scope=None, answers=Health),
+    Route(
+        method="GET",
+        path="/openapi.json",
+        does="All of this as an OpenAPI document.",
+        handle=openapi,
+        scope=None,
+        answers=None,
+    ),
 )

@@ -1,0 +1,39 @@
+"""One example of each body, for readers of the OpenAPI document and for tools that try it out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from nonchalant.bodies import (
+    Body,
+    BumpBody,
+    FillBody,
+    HolderBody,
+    NothingBody,
+    ReasonBody,
+    ReleaseBody,
+    ReplaceBody,
+    ReserveBody,
+    ResetBody,
+    TransactionBody,
+    UsedBody,
+)
+from nonchalant.notation import ADDRESS_EXAMPLE, HASH_EXAMPLE, SENDER_EXAMPLE
+
+_TRANSFER: Final = {"chain_id": 31337, "from": SENDER_EXAMPLE, "to": ADDRESS_EXAMPLE, "value": "1000000000000000"}
+_HOLDER: Final = "0123456789abcdef0123456789abcdef"
+
+EXAMPLES: Final[Mapping[type[Body], Mapping[str, Any]]] = {
+    TransactionBody: {**_TRANSFER, "fees": {"speed": "fast"}, "metadata": {"invoice": 4711}},
+    ReplaceBody: {"to": ADDRESS_EXAMPLE, "value": "2000000000000000"},
+    BumpBody: {"fees": {"max_fee_per_gas": "30000000000", "max_priority_fee_per_gas": "2000000000"}},
+    ReasonBody: {"reason": "the contract is being upgraded"},
+    ReleaseBody: {"mark": "held"},
+    FillBody: {"nonce": 7},
+    ResetBody: {"force": False},
+    ReserveBody: {"seconds": 30},
+    UsedBody: {"holder": _HOLDER, "hash": HASH_EXAMPLE},
+    HolderBody: {"holder": _HOLDER},
+    NothingBody: {},
+}
