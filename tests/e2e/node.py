@@ -21,7 +21,7 @@ from pathlib import Path
 from nonchalant import logs
 from nonchalant.app import Nonchalant, Wrap
 from nonchalant.config import LogFormat
-from nonchalant.errors import ShuttingDown
+from nonchalant.errors import CommitUnknown, ShuttingDown, StoreUnavailable
 from nonchalant.testing.crashpoints import CrashPoints, Point
 
 
@@ -51,8 +51,12 @@ def read_acks(path: Path) -> dict[str, str]:
 async def submit(node: Nonchalant, requests: list[dict[str, object]], acks: Acks, rate: float | None) -> None:
     async def one(request: dict[str, object]) -> None:
         with contextlib.suppress(ShuttingDown):
-            handle = await node.send(**request)
-            acks.write(str(request["idempotency_key"]), handle.id)
+            while True:
+                with contextlib.suppress(StoreUnavailable, CommitUnknown):
+                    handle = await node.send(**request)
+                    acks.write(str(request["idempotency_key"]), handle.id)
+                    return
+                await asyncio.sleep(0.1)
 
     async with asyncio.TaskGroup() as group:
         for request in requests:

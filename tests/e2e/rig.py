@@ -193,6 +193,7 @@ class Rig:
     tables: postgres.Reader | None = None  # None: the store is a file in the folder
     processes: list[NodeProcess] = field(default_factory=list)
     requests: list[dict[str, object]] = field(default_factory=list)
+    options: dict[str, object] = field(default_factory=dict)
 
     @property
     def store(self) -> Path | ledger.Tables:
@@ -206,7 +207,8 @@ class Rig:
         return found
 
     def configure(self, **options: object) -> None:
-        (self.folder / "nonchalant.toml").write_text(settings_text(self.anvil.url, **options))
+        self.options |= options
+        (self.folder / "nonchalant.toml").write_text(settings_text(self.anvil.url, **self.options))
 
     def ask(self, requests: Sequence[dict[str, object]]) -> None:
         self.requests += requests

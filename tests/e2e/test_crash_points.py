@@ -94,6 +94,10 @@ TOGETHER = [
 ]
 
 
+# A hang, not a busy machine: each wait within has a deadline of its own, and says what it waited for.
+LONGEST_SECONDS = 900
+
+
 def test_every_call_of_a_port_is_a_crash_point() -> None:
     ports = {"store": Store, "endpoint": Endpoint, "signer": Signer}
     calls = {f"{name}.{call}" for name, port in ports.items() for call in calls_of(port)}
@@ -101,6 +105,7 @@ def test_every_call_of_a_port_is_a_crash_point() -> None:
     assert calls == covered | ASKED_BY_PEOPLE | IN_NO_STORY
 
 
+@pytest.mark.timeout(LONGEST_SECONDS)
 @pytest.mark.parametrize(("story", "call", "first", "last"), CASES)
 async def test_a_node_killed_anywhere_leaves_nothing_lost_and_nothing_twice(
     story: Story, call: str, first: int, last: int, tmp_path: Path
@@ -110,6 +115,7 @@ async def test_a_node_killed_anywhere_leaves_nothing_lost_and_nothing_twice(
             group.create_task(survive(tmp_path / text.replace(":", "-"), story, Point.parse(text)))
 
 
+@pytest.mark.timeout(LONGEST_SECONDS)
 @pytest.mark.parametrize(("story", "points"), TOGETHER)
 async def test_so_does_one_on_postgres(story: Story, points: Sequence[str], tmp_path: Path, postgres: Cluster) -> None:
     async with asyncio.TaskGroup() as group:

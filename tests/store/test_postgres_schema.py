@@ -11,9 +11,11 @@ from nonchalant.errors import BadSettings, StoreUnavailable
 from nonchalant.installation import Installation
 from nonchalant.ports import Filter
 from nonchalant.store import postgres_schema
+from nonchalant.store.connections import BEGINNINGS
 from nonchalant.store.migrations import Migration
 from nonchalant.store.postgres import PostgresStore
 from tests.conftest import ROOT
+from tests.e2e.chaos.links import Link
 from tests.examples import LANE
 from tests.postgres import Cluster
 from tests.store.acts import (
@@ -93,6 +95,40 @@ async def test_nodes_that_start_at_once_make_one_schema(postgres: Cluster, round
     assert len(await stores[0].lanes()) == 2
     for store in stores:
         await store.close()
+
+
+class Cutting(Link):
+    """It cuts the first so many connections, and leads on from there."""
+
+    def __init__(self, target: int, connections: int) -> None:
+        super().__init__(target)
+        self.cut = 0
+        self._connections = connections
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.cut < self._connections:
+            self.cut += 1
+        else:
+            await super()._carry(reader, writer)
+
+
+async def test_a_node_that_is_cut_off_while_it_starts_begins_anew(postgres: Cluster) -> None:
+    async with Cutting(postgres.port, BEGINNINGS - 1).standing() as link:
+        url = f"postgresql://postgres@127.0.0.1:{link.port}/postgres?schema=cut_off"
+        store = await open_patiently(url, listen_url=postgres.dsn)
+        await store.declare([LANE])
+        await store.close()
+        assert link.cut == BEGINNINGS - 1
+
+
+async def test_a_server_that_cuts_everybody_off_is_given_up_by_its_name(postgres: Cluster) -> None:
+    async with Cutting(postgres.port, 100).standing() as link:
+        with pytest.raises(
+            StoreUnavailable, match=f"cannot use postgresql://postgres@127.0.0.1:{link.port}/"
+        ) as caught:
+            await open_patiently(f"postgresql://postgres:secret@127.0.0.1:{link.port}/postgres")
+        assert link.cut == BEGINNINGS
+    assert "secret" not in str(caught.value)
 
 
 # versions

@@ -7,14 +7,14 @@ under an advisory lock, and a step may only add what the version before can work
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 import asyncpg
 
 from nonchalant.errors import StoreUnavailable
 from nonchalant.installation import Installation
 from nonchalant.store import migrations
-from nonchalant.store.connections import LOST
+from nonchalant.store.connections import BEGINNINGS, LOST
 from nonchalant.store.migrations import Migration, Status
 from nonchalant.store.statements import in_schema
 
@@ -24,7 +24,17 @@ _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('nonchalant.migration', 0
 
 
 async def prepare(installation: Installation, store_id: str) -> bool:
-    """Make the schema if it is missing, refuse one of another version. True: a pooler stands before the server."""
+    """Make the schema if it is missing, refuse one of another version. True: a pooler stands before the server.
+
+    A connection that is lost on the way is replaced: every step can be taken twice, and is done once.
+    """
+    for _ in range(BEGINNINGS - 1):
+        with suppress(*LOST):
+            return await _prepared(installation, store_id)
+    return await _prepared(installation, store_id)
+
+
+async def _prepared(installation: Installation, store_id: str) -> bool:
     async with connected(installation) as connection:
         if await version_of(connection, installation) == 0:
             await advance(connection, installation, known(), store_id)

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from enum import StrEnum
+from typing import Self
 
 CHUNK = 65_536
 
@@ -46,7 +47,7 @@ class Link:
             writer.transport.abort()
 
     @asynccontextmanager
-    async def standing(self) -> AsyncIterator[Link]:
+    async def standing(self) -> AsyncIterator[Self]:
         server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         try:
