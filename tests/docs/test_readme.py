@@ -103,6 +103,23 @@ async def test_the_code_of_the_how_to_works(tmp_path: Path) -> None:
         assert (await shown["outcome"](nc, tx_id)).startswith("paid, for ")
 
 
+async def test_the_code_that_calls_the_service_works(tmp_path: Path) -> None:
+    from nonchalant.client import Client
+    from nonchalant.config import Listen
+    from nonchalant.service.server import bind, serve, url_of
+
+    shown, stop = code_of("call-it-from-python"), asyncio.Event()
+    async with a_node(tmp_path) as nc:
+        with bind(Listen("127.0.0.1", 0)) as listening:
+            serving = asyncio.create_task(serve(nc, listening, stop))
+            async with Client(url_of(listening)) as client:
+                tx_id = await shown["pay"](client, 7, RECIPIENT, 5)
+                assert tx_id == await shown["pay"](client, 7, RECIPIENT, 5)
+                assert (await shown["outcome"](client, tx_id)).startswith("paid, for ")
+            stop.set()
+            await serving
+
+
 async def test_the_code_that_cancels_works(tmp_path: Path) -> None:
     shown = code_of("cancel-replace-expire")
     async with a_node(tmp_path) as nc:

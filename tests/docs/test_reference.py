@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import nonchalant
+import nonchalant.client
 from docs import generate, inventory
 from nonchalant import lifecycle
 from nonchalant.config import parse_settings
@@ -89,6 +90,8 @@ def test_every_public_name_is_importable_and_documented() -> None:
     for public in nonchalant.__all__:
         assert getattr(nonchalant, public) is not None
         assert f"| `{public}` |" in text, public
+    _, _, of_the_client = text.partition("## The client")
+    assert [public for public in nonchalant.client.__all__ if f"`{public}`" not in of_the_client] == []
 
 
 def test_the_table_of_contents_has_every_page() -> None:
