@@ -19,6 +19,7 @@ NUMBER_PATTERN: Final = "^([0-9]{1,100}|0x[0-9a-fA-F]{1,100})$"
 ADDRESS_PATTERN: Final = "^0x[0-9a-fA-F]{40}$"
 HASH_PATTERN: Final = "^0x[0-9a-fA-F]{64}$"
 BYTES_PATTERN: Final = "^0x([0-9a-fA-F]{2})*$"
+BATCH_PATTERN: Final = "^batch_[0-9a-f]{32}$"
 
 ADDRESS_EXAMPLE: Final = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
 SENDER_EXAMPLE: Final = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
@@ -35,6 +36,7 @@ BytesText = Annotated[str, _written(pattern=BYTES_PATTERN, examples=["0xa9059cbb
 WeiText = Annotated[str, _written(pattern="^[0-9]+$", examples=["1000000000000000"])]
 TimeText = Annotated[str, _written(format="date-time", examples=["2030-01-31T12:00:00.000Z"])]
 TxIdText = Annotated[str, _written(examples=["tx_019a8b3fe1c05f3a9c2d4e6b7a8091a2"])]
+BatchText = Annotated[str, _written(pattern=BATCH_PATTERN, examples=["batch_019a8b3fe1c05f3a9c2d4e6b7a8091a2"])]
 HolderText = Annotated[str, _written(pattern="^[0-9a-f]{32}$")]
 CursorText = Annotated[str, _written(pattern="^[0-9]+$", examples=["4711"])]
 

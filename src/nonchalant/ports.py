@@ -264,6 +264,7 @@ class Filter:
     nonce: int | None = None
     hash: Hash | None = None
     idempotency_key: str | None = None
+    batch: str | None = None
     live: bool | None = None  # True: only those that have not ended
     before: int | None = None  # the place to go on below: listings run from the newest down
     limit: int = 50

@@ -27,6 +27,7 @@ from nonchalant.model import (
 )
 from nonchalant.notation import (
     AddressText,
+    BatchText,
     BytesText,
     CursorText,
     Depth,
@@ -149,6 +150,7 @@ class TransactionView(msgspec.Struct, frozen=True, kw_only=True, rename={"sender
     held: bool
     attention: AttentionView | None
     idempotency_key: str | None
+    batch: BatchText | None
     metadata: dict[str, Any] | None
     version: Whole
     created_at: TimeText
@@ -229,6 +231,7 @@ def show_transaction(
         held=tx.held,
         attention=show_attention(tx.attention),
         idempotency_key=tx.idempotency_key,
+        batch=tx.batch,
         metadata=None if tx.metadata is None else dict(tx.metadata),
         version=tx.version,
         created_at=show_time(tx.created_at),

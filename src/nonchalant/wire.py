@@ -35,7 +35,7 @@ from nonchalant.config import AccountSettings, ChainSettings, Settings
 from nonchalant.errors import BadRequest, FeeAboveCap, UnknownAccount, UnknownChain
 from nonchalant.fees import FeeRules
 from nonchalant.model import AccessList, Fees, Hash, LaneKey, Millis, Payload, Request, Speed, State, TxId
-from nonchalant.notation import MAX_REASON, MOST_CONFIRMATIONS, MOST_SECONDS, Number
+from nonchalant.notation import BATCH_PATTERN, MAX_REASON, MOST_CONFIRMATIONS, MOST_SECONDS, Number
 from nonchalant.ports import Filter
 from nonchalant.scalars import (
     LARGEST_NUMBER,
@@ -177,12 +177,13 @@ def parse_filter(given: Mapping[str, str]) -> Filter:
         nonce=number.get("nonce"),
         hash=parse_hash(given["hash"], "hash") if "hash" in given else None,
         idempotency_key=None if key is None else parse_idempotency_key(key, "idempotency_key"),
+        batch=_batch(given["batch"]) if "batch" in given else None,
         before=number.get("cursor"),
         limit=limit,
     )
 
 
-FILTERS: Final = ("state", "chain_id", "from", "nonce", "hash", "idempotency_key", "cursor", "limit")
+FILTERS: Final = ("state", "chain_id", "from", "nonce", "hash", "idempotency_key", "batch", "cursor", "limit")
 _NUMBERS: Final = ("chain_id", "nonce", "cursor", "limit")
 
 
@@ -372,6 +373,12 @@ def _body_hash(
 def _holder(text: str) -> str:
     if not re.fullmatch(r"[0-9a-f]{32}", text):
         raise BadRequest("expected what the reservation was answered with", field="holder")
+    return text
+
+
+def _batch(text: str) -> str:
+    if not re.fullmatch(BATCH_PATTERN, text):
+        raise BadRequest("expected the `batch` of a transaction", field="batch")
     return text
 
 

@@ -41,6 +41,7 @@ def show_details(shown: Shown, events: list[Shown]) -> None:
             ("cost", receipt and f"{format_wei(int(receipt['cost']))} for {receipt['gas_used']} gas"),
             ("contract", receipt and receipt["contract"]),
             ("key", shown["idempotency_key"]),
+            ("batch", shown["batch"]),
             ("metadata", None if shown["metadata"] is None else str(shown["metadata"])),
             ("accepted", moment(shown["created_at"]) + " UTC"),
         ]

@@ -130,6 +130,7 @@ def list_(
     nonce: Annotated[int | None, typer.Option(help="At this nonce.", show_default=False)] = None,
     hash_: Annotated[str | None, typer.Option("--hash", help="With an attempt of this hash.")] = None,
     idempotency_key: Annotated[str | None, typer.Option(help="Accepted under this key.")] = None,
+    batch: Annotated[str | None, typer.Option(help="Accepted together with others, as this batch.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=500, help="At most this many.")] = 20,
     cursor: Annotated[str | None, typer.Option(help="Go on where a page ended.")] = None,
     url: Url = DEFAULT_URL,
@@ -143,6 +144,7 @@ def list_(
         "nonce": nonce,
         "hash": hash_,
         "idempotency_key": idempotency_key,
+        "batch": batch,
         "limit": limit,
         "cursor": cursor,
     }

@@ -32,6 +32,7 @@ from nonchalant.lane_views import (
     SyncView,
     UsedView,
 )
+from nonchalant.notation import BATCH_PATTERN
 from nonchalant.service import lanes, steering, transactions
 from nonchalant.service.front import ADDRESS, HASH, KEY, TEXT, WHOLE, Front, Parameter, Route
 from nonchalant.service.http import Answer, Call
@@ -118,6 +119,7 @@ _ABOUT_FILTERS: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
     "nonce": ("at this nonce", WHOLE),
     "hash": ("with an attempt of this hash", HASH),
     "idempotency_key": ("accepted under this key", KEY),
+    "batch": ("accepted together with others, as this batch", {**TEXT, "pattern": BATCH_PATTERN}),
     "cursor": ("`next_cursor` of the page before", {**TEXT, "pattern": "^[0-9]+$"}),
     "limit": ("at most this many", {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}),
 }

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from nonchalant.errors import Unreadable
-from nonchalant.model import Attempt, Event, Hash, LaneKey, State, Transaction, TxId
+from nonchalant.model import (
+    LIVE_STATES,
+    TERMINAL_STATES,
+    Attempt,
+    Event,
+    Hash,
+    LaneKey,
+    State,
+    Transaction,
+    TxId,
+)
 from nonchalant.ports import Filter, FirstOpen, LaneSummary, OpenWish, Reserved, Standing
 from nonchalant.store import rows, stand_ins
 from nonchalant.store.legible import Legible, full_page
@@ -32,8 +42,13 @@ def transactions(filter: Filter, legible: Legible) -> Procedure[Sequence[Transac
         "nonce": filter.nonce,
         "hash": filter.hash,
         "idempotency_key": filter.idempotency_key,
-        "live": filter.live or None,
+        "batch": filter.batch,
+        "live": filter.live or filter.state in LIVE_STATES or None,
+        "ended": filter.state in TERMINAL_STATES or None,
     }
+    # What is live is few, unless something else names fewer; SQLite would rather walk everything than sort them.
+    names_few = (filter.nonce, filter.hash, filter.idempotency_key, filter.batch)
+    columns["few"] = columns["live"] if all(name is None for name in names_few) else None
     asked = {column: value for column, value in columns.items() if value is not None}
 
     def page(before: int | None, limit: int) -> Procedure[Sequence[Row]]:

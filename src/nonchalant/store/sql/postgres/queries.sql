@@ -746,7 +746,8 @@ SELECT * FROM nonchalant.transactions WHERE id = :id;
 
 -- transactions --
 -- A listing from the newest down. A hash finds its transaction through any of its attempts. The line of a value that is
--- not asked for is left out, so that each listing finds its own index.
+-- not asked for is left out, so that each listing finds its own index. `live` and `ended` say in so many words what a
+-- state implies: an index of some states is not found by a value.
 SELECT * FROM nonchalant.transactions WHERE TRUE
     AND state = :state
     AND chain_id = :chain_id
@@ -754,7 +755,9 @@ SELECT * FROM nonchalant.transactions WHERE TRUE
     AND nonce = :nonce
     AND id IN (SELECT tx_id FROM nonchalant.attempts WHERE attempts.hash = :hash)
     AND idempotency_key = :idempotency_key
+    AND batch = :batch
     AND state IN ('queued', 'signed', 'sent', 'mined') AND :live::BOOLEAN
+    AND state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired') AND :ended::BOOLEAN
     AND place < :before
 ORDER BY place DESC LIMIT :limit;
 

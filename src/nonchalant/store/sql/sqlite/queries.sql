@@ -503,15 +503,20 @@ SELECT * FROM transactions WHERE id = :id;
 
 -- transactions --
 -- A listing from the newest down. A hash finds its transaction through any of its attempts. The line of a value that is
--- not asked for is left out, so that each listing finds its own index.
-SELECT * FROM transactions WHERE TRUE
+-- not asked for is left out, so that each listing finds its own index. `live` and `ended` say in so many words what a
+-- state implies: an index of some states is not found by a value.
+SELECT * FROM transactions
+    INDEXED BY transactions_live -- :few
+WHERE TRUE
     AND state = :state
     AND chain_id = :chain_id
     AND address = :address
     AND nonce = :nonce
     AND id IN (SELECT tx_id FROM attempts WHERE attempts.hash = :hash)
     AND idempotency_key = :idempotency_key
+    AND batch = :batch
     AND state IN ('queued', 'signed', 'sent', 'mined') AND :live
+    AND state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired') AND :ended
     AND place < :before
 ORDER BY place DESC LIMIT :limit;
 

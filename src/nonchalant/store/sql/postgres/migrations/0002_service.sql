@@ -4,6 +4,15 @@
 ALTER TABLE nonchalant.transactions ADD COLUMN batch TEXT;
 CREATE INDEX transactions_of_a_batch ON nonchalant.transactions (batch, place) WHERE batch IS NOT NULL;
 
+-- Each filter of a listing finds its own, newest first: nobody's question reads the whole table. What is live is few, and
+-- found by the index of a lane's.
+CREATE INDEX transactions_of_an_account ON nonchalant.transactions (address, place);
+CREATE INDEX transactions_of_a_chain ON nonchalant.transactions (chain_id, place);
+CREATE INDEX transactions_ended_by_state ON nonchalant.transactions (state, place)
+    WHERE state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired');
+DROP INDEX nonchalant.transactions_by_nonce;
+CREATE INDEX transactions_by_nonce ON nonchalant.transactions (nonce, address, chain_id) WHERE nonce IS NOT NULL;
+
 -- The one nonce a client takes; any other would not be what it asked for.
 ALTER TABLE nonchalant.transactions ADD COLUMN asked_nonce BIGINT;
 
