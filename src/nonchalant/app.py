@@ -35,6 +35,7 @@ from nonchalant.parts import (
 from nonchalant.ports import Clock, Endpoint, Entropy, LaneSummary, Signer, Standing, Store
 from nonchalant.steering import LaneHandle
 from nonchalant.store.postgres import PostgresStore
+from nonchalant.stream import Stream
 from nonchalant.system import SystemClock, SystemEntropy
 from nonchalant.waiting_for import MOST_COUNTED, Situation, why
 from nonchalant.wire import (
@@ -82,6 +83,7 @@ class Nonchalant:
         intake: Intake,
         asking: Asking,
         bells: Doorbells,
+        stream: Stream,
         accounts: Mapping[LaneKey, AccountSettings],
         clock: Clock,
         entropy: Entropy,
@@ -91,6 +93,7 @@ class Nonchalant:
         self.engine = engine
         self.known_lanes = accounts
         self.asking = asking
+        self.stream = stream
         self._intake = intake
         self._bells = bells
         self._clock = clock
@@ -122,7 +125,7 @@ class Nonchalant:
         }
         kept = await open_store(settings, clock, entropy)
         store = wrap.store(kept)
-        bells = Doorbells()
+        bells, stream = Doorbells(), Stream(store)
         engine = Engine(
             store=store,
             chains=chains,
@@ -130,7 +133,7 @@ class Nonchalant:
             rules=engine_rules(settings, accounts, has_wake_ups=has_wake_ups(kept)),
             clock=clock,
             entropy=entropy,
-            sinks=(bells,),
+            sinks=(bells, stream),
             adviser=adviser,
         )
         if isinstance(kept, PostgresStore) and kept.wakes is not None:
@@ -144,6 +147,7 @@ class Nonchalant:
             intake=intake,
             asking=Asking(store, clock, entropy, arrived=engine.poke),
             bells=bells,
+            stream=stream,
             accounts=accounts,
             clock=clock,
             entropy=entropy,

@@ -271,6 +271,15 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
+class EventRange:
+    """Which positions can be read on from: none below `forgotten`, or something that is kept no more would be missing,
+    and none above `last`, which nobody was given yet."""
+
+    forgotten: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
 class FirstOpen:
     """The lowest nonce of a lane that no block is known to have executed."""
 
@@ -432,7 +441,13 @@ class Store(Protocol):
 
     async def events_after(self, position: int, *, limit: int) -> Sequence[Event]: ...
 
-    async def last_position(self) -> int: ...
+    async def last_position(self) -> int:
+        """The last one that was given; it never falls."""
+
+    async def event_range(self) -> EventRange: ...
+
+    async def tenants(self, tx_ids: Sequence[TxId]) -> Mapping[TxId, str]:
+        """Whose they are; those that are not there, or not any more, are left out."""
 
     async def lane(self, key: LaneKey) -> LaneSummary | None: ...
 

@@ -126,6 +126,7 @@ async def test_an_older_state_put_back_is_noticed_once_by_nodes_that_saw_the_new
     for number in range(50):
         await one.commit(filler(lease, number), lease)
     await two.heartbeat("two", 10)
+    read_upto = await one.last_position()
     server.stop()
     put_back(server, copy)
     server.start()
@@ -143,6 +144,9 @@ async def test_an_older_state_put_back_is_noticed_once_by_nodes_that_saw_the_new
     again = await take(one, "one")
     assert again.epoch > lease.epoch
     assert (await one.load(again)).record.incarnation == 0
+    # Whoever read what is lost goes on from there, and must not miss what comes.
+    await accept(one, "next")
+    assert "next" in [event.tx_id for event in await one.events_after(read_upto, limit=10)]
     # And nobody finds the same loss a second time.
     three = await opened(server, "older")
     for node in (one, two, three):

@@ -178,3 +178,19 @@ async def test_a_commit_of_another_process_while_we_open_is_not_taken_for_a_loss
     assert seen[1] == commits
     connection.close()
     await other.close()
+
+
+async def test_positions_that_an_older_copy_has_lost_are_not_given_again(path: Path, tmp_path: Path) -> None:
+    """Whoever has read up to one of them goes on from there, and must not miss what comes."""
+    for before in ([], ["a"]):
+        await add(path, *before)
+        shutil.copy(path, tmp_path / "copy.db")
+        await add(path, f"lost{len(before)}")
+        store = await opened(path)
+        read_upto = await store.last_position()
+        await store.close()
+        shutil.copy(tmp_path / "copy.db", path)
+        await add(path, f"next{len(before)}")
+        store = await opened(path)
+        assert [event.tx_id for event in await store.events_after(read_upto, limit=10)] == [f"next{len(before)}"]
+        await store.close()

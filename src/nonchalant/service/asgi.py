@@ -13,7 +13,7 @@ import structlog
 from nonchalant.errors import CommitUnknown, NonchalantError, ShuttingDown
 from nonchalant.service.front import Front, Node, Route
 from nonchalant.service.gate import Gate
-from nonchalant.service.http import PROBLEM_JSON, Answer, Call, Gone, Receive, Scope, Send
+from nonchalant.service.http import PROBLEM_JSON, Answer, Call, Gone, Receive, Scope, Send, Streaming
 from nonchalant.service.problems import (
     Busy,
     Forbidden,
@@ -46,6 +46,7 @@ class Limits:
 
     calls: int = MOST_AT_ONCE
     waiting: int = MOST_AT_ONCE // 2  # of the calls, those that wait for a change: the rest is left for posts
+    streams: int = MOST_AT_ONCE // 4  # of events
     body_seconds: float = 10.0
     head_seconds: float = 10.0
     head_bytes: int = 64 * 1024  # httptools and uvicorn have no limit of their own
@@ -56,7 +57,7 @@ class Service:
 
     def __init__(self, node: Node, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
-        self.front = Front(node, most_waiting=self.limits.waiting)
+        self.front = Front(node, most_waiting=self.limits.waiting, most_streams=self.limits.streams)
         self.gate = Gate()
         self.under_way = 0
         self.hosts = {"localhost", "127.0.0.1", "[::1]", str(node.settings.listen).rpartition(":")[0]}
@@ -64,7 +65,7 @@ class Service:
 
     def close(self) -> None:
         """Let waiting calls answer now, and be not ready."""
-        self.front.closing = True
+        self.front.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -78,7 +79,7 @@ class Service:
         finally:
             self.under_way -= 1
 
-    async def _answer(self, call: Call) -> Answer:
+    async def _answer(self, call: Call) -> Answer | Streaming:
         try:
             if self.under_way > self.limits.calls and call.scope["path"] not in PROBES:
                 raise Busy

@@ -9,6 +9,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from nonchalant.errors import BadRequest, NonchalantError
 from nonchalant.service.asgi import Service, problem
+from nonchalant.service.http import CUT
 from nonchalant.service.problems import HeadTooLarge
 
 # A connection closed while more comes in is reset, and the client may never read why: so we hear it out, that long.
@@ -52,6 +53,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope["extensions"] = {CUT: {"now": self.transport.abort}}
         self._await_head()
 
     def on_headers_complete(self) -> None:

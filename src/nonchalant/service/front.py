@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -17,12 +18,14 @@ from nonchalant.lane_views import LiveLane
 from nonchalant.model import LaneKey, Request, Transaction, TxId
 from nonchalant.notation import ADDRESS_PATTERN, HASH_EXAMPLE, HASH_PATTERN, MAX_IDEMPOTENCY_KEY, SENDER_EXAMPLE
 from nonchalant.ports import LaneSummary, Store
-from nonchalant.service.http import JSON, Answer, Call
+from nonchalant.service.http import JSON, Answer, Call, Streaming
 from nonchalant.service.problems import Busy
 from nonchalant.steering import LaneHandle
+from nonchalant.stream import Stream
 from nonchalant.waiting_for import Situation
 
 TEXT: Final[Mapping[str, Any]] = {"type": "string"}
+TEXTS: Final[Mapping[str, Any]] = {"type": "array", "items": TEXT, "maxItems": 50}
 WHOLE: Final[Mapping[str, Any]] = {"type": "integer", "minimum": 0}
 ADDRESS: Final[Mapping[str, Any]] = {**TEXT, "pattern": ADDRESS_PATTERN, "examples": [SENDER_EXAMPLE]}
 HASH: Final[Mapping[str, Any]] = {**TEXT, "pattern": HASH_PATTERN, "examples": [HASH_EXAMPLE]}
@@ -46,6 +49,8 @@ class Node(Protocol):
     def asking(self) -> Asking: ...
     @property
     def known_lanes(self) -> Mapping[LaneKey, AccountSettings]: ...
+    @property
+    def stream(self) -> Stream: ...
 
     def new_id(self) -> TxId: ...
 
@@ -67,12 +72,19 @@ class Node(Protocol):
 
 @dataclass(slots=True)
 class Front:
-    """What the calls work with. `closing`: waiting calls answer now."""
+    """What the calls work with. `closing`: waiting calls answer now; `closes` tells those who do not look."""
 
     node: Node
     most_waiting: int
+    most_streams: int
     waiting: int = 0
+    streams: int = 0
     closing: bool = False
+    closes: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def close(self) -> None:
+        self.closing = True
+        self.closes.set()
 
     @contextmanager
     def place_to_wait(self) -> Iterator[None]:
@@ -84,6 +96,20 @@ class Front:
             yield
         finally:
             self.waiting -= 1
+
+    @contextmanager
+    def place_to_stream(self) -> Iterator[None]:
+        """One of those that `check_for_a_stream` found free."""
+        self.streams += 1
+        try:
+            yield
+        finally:
+            self.streams -= 1
+
+    def check_for_a_stream(self) -> None:
+        """`Busy` when all are taken."""
+        if self.streams >= self.most_streams:
+            raise Busy("too many streams of events are open on this node; try again shortly, or another node")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +129,7 @@ class Route:
     method: str
     path: str
     does: str
-    handle: Callable[[Front, Call], Awaitable[Answer]]
+    handle: Callable[[Front, Call], Awaitable[Answer | Streaming]]
     answers: type[msgspec.Struct] | None  # None: what its `media_type` says, and nothing that has a shape
     scope: Scope | None
     status: int = 200

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, MutableMapping, Sequence
+from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -23,6 +24,13 @@ MAX_PARAMETERS: Final = 50
 
 JSON: Final = "application/json"
 PROBLEM_JSON: Final = "application/problem+json"
+EVENT_STREAM: Final = "text/event-stream"
+
+# How long a client may leave what was sent to it unread before it is cut off; it comes back to where it was.
+UNREAD_SECONDS: Final = 30.0
+
+# What a connection offers beside ASGI: to be cut, with what nobody reads still in its buffer.
+CUT: Final = "nonchalant.cut"
 
 _encoder = msgspec.json.Encoder()
 
@@ -59,6 +67,17 @@ class Call:
             if name in given:
                 raise BadRequest("given twice", field=name)
             given[name] = value
+        return given
+
+    def lists(self, known: Iterable[str], repeatable: Iterable[str]) -> dict[str, list[str]]:
+        """The query's parameters, each a list: of those that may be repeated, or be several with commas between."""
+        given: dict[str, list[str]] = {}
+        for name, value in self._query():
+            if name not in known:
+                raise BadRequest(f"unknown parameter; known here: {', '.join(known)}", field=name)
+            if name in given and name not in repeatable:
+                raise BadRequest("given twice", field=name)
+            given.setdefault(name, []).extend(value.split(",") if name in repeatable else [value])
         return given
 
     def header(self, name: str) -> str | None:
@@ -141,3 +160,38 @@ class Answer:
         status, headers, body = self.raw()
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
+
+
+@dataclass(frozen=True, slots=True)
+class Streaming:
+    """An answer without an end of its own: what `pieces` gives goes out as it comes. `place` is given back afterwards."""
+
+    call: Call
+    pieces: AsyncGenerator[bytes, None]
+    place: AbstractContextManager[None]
+    media_type: str = EVENT_STREAM
+    unread_seconds: float = UNREAD_SECONDS
+
+    async def send(self, send: Send) -> None:
+        with self.place:
+            # Proxies must not keep it back until it is complete.
+            headers = {"Content-Type": self.media_type, "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+            encoded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+            await send({"type": "http.response.start", "status": 200, "headers": encoded})
+            if self.call.scope["method"] != "HEAD":
+                async with aclosing(self.pieces) as pieces:
+                    async for piece in pieces:
+                        await self._send_piece(send, piece)
+            await send({"type": "http.response.body", "body": b""})
+
+    async def _send_piece(self, send: Send, piece: bytes) -> None:
+        """`Gone` if the client reads nothing of what was sent before: the socket holds it up, and the limit is reached."""
+        try:
+            async with asyncio.timeout(self.unread_seconds):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        except TimeoutError:
+            cut = self.call.scope.get("extensions", {}).get(CUT)
+            if cut is not None:
+                cut["now"]()
+                await self.call.left()
+            raise Gone from None

@@ -25,6 +25,7 @@ from nonchalant.errors import (
     WishPending,
     WishRefused,
 )
+from nonchalant.ports import EventRange
 from nonchalant.views import Problem
 
 # The first class that fits counts. Anything else is ours to repair: 500.
@@ -88,6 +89,17 @@ class BodyTooSlow(HttpProblem):
 
     code = "body_too_slow"
     status = 408
+
+
+class PositionGone(HttpProblem):
+    """Events after this position are kept no more, or it is of another store; begin at a position that `data` names."""
+
+    code = "position_gone"
+    status = 410
+
+    def __init__(self, detail: str, kept: EventRange) -> None:
+        super().__init__(detail)
+        self.kept = kept
 
 
 class TooLarge(HttpProblem):
@@ -162,11 +174,17 @@ def describe(error: NonchalantError) -> tuple[Problem, dict[str, str]]:
         code=code,
         field=error.field if isinstance(error, BadRequest) else None,
         tx=error.tx_id if isinstance(error, TransactionRemoved) else None,
-        data=_told(error) if isinstance(error, WishRefused) else None,
+        data=_told(error),
     )
     return problem, headers
 
 
-def _told(refusal: WishRefused) -> dict[str, object] | None:
-    """What the owner told beside the reason; None: nothing."""
-    return {name: value for name, value in refusal.data.items() if name != "reason"} or None
+def _told(error: NonchalantError) -> dict[str, object] | None:
+    """What there is to know beside the reason; None: nothing."""
+    match error:
+        case WishRefused():
+            return {name: value for name, value in error.data.items() if name != "reason"} or None
+        case PositionGone():
+            return {"oldest": error.kept.forgotten, "last": error.kept.last}
+        case _:
+            return None

@@ -33,9 +33,9 @@ from nonchalant.lane_views import (
     UsedView,
 )
 from nonchalant.notation import BATCH_PATTERN
-from nonchalant.service import lanes, steering, transactions
-from nonchalant.service.front import ADDRESS, HASH, KEY, TEXT, WHOLE, Front, Parameter, Route
-from nonchalant.service.http import Answer, Call
+from nonchalant.service import events, lanes, steering, transactions
+from nonchalant.service.front import ADDRESS, HASH, KEY, TEXT, TEXTS, WHOLE, Front, Parameter, Route
+from nonchalant.service.http import EVENT_STREAM, Answer, Call
 from nonchalant.service.problems import NotReady
 from nonchalant.views import EventsView, TransactionsView, TransactionView
 from nonchalant.wire import FILTERS
@@ -224,6 +224,23 @@ ROUTES: Final = (
             problems=(404, 409, 429),
         )
         for tool, does, handle, takes, answers, status in _TOOLS
+    ),
+    Route(
+        method="GET",
+        path="/v1/events",
+        does="Events as they happen, as server-sent events; from a position on, if one is named.",
+        handle=events.stream_events,
+        scope=Scope.TX_READ,
+        answers=None,
+        media_type=EVENT_STREAM,
+        query=(
+            Parameter("lane", "of these lanes, each `chain:address`, where `*` stands for any", TEXTS),
+            Parameter("tx", "of these transactions", TEXTS),
+            Parameter("kind", "of these kinds, or families such as `tx.*`", TEXTS),
+            Parameter("after", "from this position on; without it, from now on", WHOLE),
+        ),
+        headers=(Parameter("Last-Event-ID", "the position of the last event that was seen; `after` gives way", WHOLE),),
+        problems=(404, 410),
     ),
     Route(
         method="GET",

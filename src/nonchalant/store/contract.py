@@ -22,7 +22,7 @@ from nonchalant.model import (
     Transaction,
     TxId,
 )
-from nonchalant.ports import Acceptance, Filter, LaneSummary, LaneWork, Loaded, Orders, Standing, Wished
+from nonchalant.ports import Acceptance, EventRange, Filter, LaneSummary, LaneWork, Loaded, Orders, Standing, Wished
 from nonchalant.store import accepting, owning, reading, retention, wishing
 from nonchalant.store.legible import Legible
 from nonchalant.store.talk import Procedure, ask
@@ -171,7 +171,13 @@ class SqlStore(ABC):
         return await self._read(reading.events_after(position, limit, self._legible))
 
     async def last_position(self) -> int:
-        return await self._read(reading.last_position())
+        return (await self.event_range()).last
+
+    async def event_range(self) -> EventRange:
+        return await self._read(reading.event_range())
+
+    async def tenants(self, tx_ids: Sequence[TxId]) -> Mapping[TxId, str]:
+        return await self._read(reading.tenants(tx_ids))
 
     async def lane(self, key: LaneKey) -> LaneSummary | None:
         return await self._read(reading.lane(key))

@@ -38,6 +38,7 @@ from nonchalant.store.talk import (
 )
 from nonchalant.store.wakes import Wakes
 from nonchalant.store.whereabouts import Whereabouts
+from nonchalant.store.witness import POSITIONS_SKIPPED
 from nonchalant.wishes import Wish
 
 log = structlog.get_logger()
@@ -316,6 +317,7 @@ def _raised(found: Whereabouts, known: int) -> Procedure[int]:
     raised = yield Ask("raise_incarnation", columns)
     if raised.rows:
         yield Ask("end_leases")
+        yield Ask("skip_positions", {"skipped": POSITIONS_SKIPPED})
         return int(raised.rows[0]["incarnation"])
     position = yield Ask("position")
     return int(position.rows[0]["incarnation"])

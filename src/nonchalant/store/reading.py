@@ -16,7 +16,7 @@ from nonchalant.model import (
     Transaction,
     TxId,
 )
-from nonchalant.ports import Filter, FirstOpen, LaneSummary, OpenWish, Reserved, Standing
+from nonchalant.ports import EventRange, Filter, FirstOpen, LaneSummary, OpenWish, Reserved, Standing
 from nonchalant.store import rows, stand_ins
 from nonchalant.store.legible import Legible, full_page
 from nonchalant.store.rows import Row
@@ -100,10 +100,15 @@ def events_after(position: int, limit: int, legible: Legible) -> Procedure[Seque
     return (yield from full_page(page, "position", position, limit, legible.events))
 
 
-def last_position() -> Procedure[int]:
+def event_range() -> Procedure[EventRange]:
     yield Number()
-    [found] = yield from ask("last_position")
-    return int(found["position"])
+    [found] = yield from ask("event_range")
+    return EventRange(forgotten=found["forgotten"], last=found["last"])
+
+
+def tenants(tx_ids: Sequence[TxId]) -> Procedure[Mapping[TxId, str]]:
+    found = yield from ask_for_each("tenants", [{"id": tx_id} for tx_id in tx_ids])
+    return {row["id"]: row["tenant"] for row in found}
 
 
 # standing

@@ -21,15 +21,19 @@ def forget(older_than: Millis, limit: int) -> Procedure[bool]:
     ended = [{"id": row["id"]} for row in (yield from ask("ended_before", **settled))]
     yield from change_each("keep_key", ended, at=at)
     yield from _remove_slots((yield from ask_for_each("slots_of_a_transaction", ended)))
-    for query in ("remove_attempts", "remove_history", "remove_transaction"):
-        yield from change_each(query, ended)
+    yield from change_each("remove_attempts", ended)
+    gone = list((yield from ask_for_each("remove_history", ended)))
+    yield from change_each("remove_transaction", ended)
     fillers = yield from ask("final_fillers", **settled)
     yield from _remove_slots(fillers)
     loose = yield from change("remove_loose_attempts", **settled)
-    events = yield from change("remove_lane_events", **old)
+    events = yield from ask("remove_lane_events", **old)
+    positions = [row["position"] for row in (*gone, *events) if row["position"] is not None]
+    if positions:
+        yield from change("raise_forgotten", position=max(positions))
     strangers = yield from change("remove_strangers", **old)
     keys = yield from change("forget_keys", **old)
-    return max(len(ended), len(fillers), loose, events, strangers, keys) >= limit
+    return max(len(ended), len(fillers), loose, len(events), strangers, keys) >= limit
 
 
 def _remove_slots(found: Sequence[Row]) -> Procedure[None]:

@@ -10,6 +10,9 @@ from typing import Protocol
 
 from nonchalant.store import queries
 
+# More events than a store can lose before it is noticed.
+POSITIONS_SKIPPED = 1_000_000_000
+
 
 class Witness(Protocol):
     """Remembers, outside the store, how far the store had come: an older copy put in its place is noticed."""
@@ -53,6 +56,8 @@ def notice_restore(connection: sqlite3.Connection, witness: Witness) -> bool:
     lost = seen is not None and (seen[0] != found["store_id"] or seen[1] > found["commits"])
     if lost:
         connection.execute(sql["raise_incarnation"])
+        connection.execute(sql["begin_positions"])
+        connection.execute(sql["skip_positions"], {"skipped": POSITIONS_SKIPPED})
     if lost or seen is None:
         witness.saw(found["store_id"], found["commits"])
     return lost

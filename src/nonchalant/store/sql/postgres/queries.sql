@@ -45,6 +45,10 @@ UPDATE nonchalant.meta SET
 FROM pg_database AS database WHERE database.datname = current_database() AND meta.incarnation <= :seen
 RETURNING incarnation;
 
+-- skip_positions --
+-- Positions that were given to what is lost are not given again: somebody may have read them.
+UPDATE nonchalant.numbering SET last = last + :skipped;
+
 -- end_leases --
 -- Whoever holds one has a copy of the lane in memory that the store does not know any more.
 UPDATE nonchalant.leases SET owner = NULL, expires_at = 0, epoch = epoch + 1 WHERE owner IS NOT NULL;
@@ -706,7 +710,10 @@ WHERE s.chain_id = old.chain_id AND s.address = old.address AND s.nonce = old.no
 DELETE FROM nonchalant.attempts WHERE tx_id = ANY (:id::TEXT[]);
 
 -- remove_history --
-DELETE FROM nonchalant.events WHERE tx_id = ANY (:id::TEXT[]);
+DELETE FROM nonchalant.events WHERE tx_id = ANY (:id::TEXT[]) RETURNING position;
+
+-- raise_forgotten --
+UPDATE nonchalant.meta SET forgotten = greatest(forgotten, :position);
 
 -- remove_transaction --
 DELETE FROM nonchalant.transactions WHERE id = ANY (:id::TEXT[]);
@@ -729,7 +736,7 @@ DELETE FROM nonchalant.attempts WHERE number IN (
 -- remove_lane_events --
 DELETE FROM nonchalant.events WHERE told IN (
     SELECT told FROM nonchalant.events WHERE tx_id IS NULL AND at < :before LIMIT :limit
-);
+) RETURNING position;
 
 -- remove_strangers --
 DELETE FROM nonchalant.strangers WHERE hash IN (
@@ -802,8 +809,12 @@ SELECT * FROM nonchalant.events WHERE tx_id = :tx_id AND position IS NOT NULL OR
 -- events_after --
 SELECT * FROM nonchalant.events WHERE position > :position ORDER BY position LIMIT :limit;
 
--- last_position --
-SELECT last AS position FROM nonchalant.numbering;
+-- event_range --
+-- The last position that was given, whether or not its event is still there, and the last one that retention took away.
+SELECT last, forgotten FROM nonchalant.numbering, nonchalant.meta;
+
+-- tenants --
+SELECT id, tenant FROM nonchalant.transactions WHERE id = ANY (:id::TEXT[]);
 
 -- lanes --
 -- All of them, or the one that is named.

@@ -12,6 +12,15 @@ SELECT store_id, commits, incarnation FROM meta;
 -- The store is older than it once was: every lane must be reconciled.
 UPDATE meta SET incarnation = incarnation + 1;
 
+-- begin_positions --
+-- SQLite remembers the last one from the first event on.
+INSERT INTO sqlite_sequence (name, seq)
+SELECT 'events', 0 WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'events');
+
+-- skip_positions --
+-- Positions that were given to what is lost are not given again: somebody may have read them.
+UPDATE sqlite_sequence SET seq = seq + :skipped WHERE name = 'events';
+
 -- declare_lane --
 -- Make the lane exist. A new lane has nothing to reconcile, unless the store itself has lost commits.
 INSERT INTO lanes (chain_id, address) VALUES (:chain_id, :address) ON CONFLICT DO NOTHING;
@@ -462,7 +471,10 @@ WHERE chain_id = :chain_id AND address = :address AND nonce = :nonce AND tx_id I
 DELETE FROM attempts WHERE tx_id = :id;
 
 -- remove_history --
-DELETE FROM events WHERE tx_id = :id;
+DELETE FROM events WHERE tx_id = :id RETURNING position;
+
+-- raise_forgotten --
+UPDATE meta SET forgotten = max(forgotten, :position);
 
 -- remove_transaction --
 DELETE FROM transactions WHERE id = :id;
@@ -488,7 +500,7 @@ DELETE FROM attempts WHERE hash IN (
 -- remove_lane_events --
 DELETE FROM events WHERE position IN (
     SELECT position FROM events INDEXED BY events_of_lanes WHERE tx_id IS NULL AND at < :before LIMIT :limit
-);
+) RETURNING position;
 
 -- remove_strangers --
 DELETE FROM strangers WHERE hash IN (SELECT hash FROM strangers WHERE found_at < :before LIMIT :limit);
@@ -553,8 +565,12 @@ SELECT * FROM events WHERE tx_id = :tx_id ORDER BY position;
 -- events_after --
 SELECT * FROM events WHERE position > :position ORDER BY position LIMIT :limit;
 
--- last_position --
-SELECT coalesce(max(position), 0) AS position FROM events;
+-- event_range --
+-- The last position that was given, whether or not its event is still there, and the last one that retention took away.
+SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0) AS last, forgotten FROM meta;
+
+-- tenants --
+SELECT id, tenant FROM transactions WHERE id = :id;
 
 -- lanes --
 -- All of them, or the one that is named.

@@ -62,6 +62,11 @@ FOR EACH ROW EXECUTE FUNCTION nonchalant.refuse('what was done stays written');
 CREATE TRIGGER audit_entries_stay BEFORE DELETE ON nonchalant.audit
 FOR EACH ROW EXECUTE FUNCTION nonchalant.refuse('what was done stays written');
 
+-- events --
+
+-- The last position that retention took away: whoever stopped reading before it may have missed something.
+ALTER TABLE nonchalant.meta ADD COLUMN forgotten BIGINT NOT NULL DEFAULT 0;
+
 -- webhooks --
 
 CREATE TABLE nonchalant.webhooks (

@@ -66,6 +66,11 @@ BEGIN
     SELECT RAISE(ABORT, 'what was done stays written');
 END;
 
+-- events --
+
+-- The last position that retention took away: whoever stopped reading before it may have missed something.
+ALTER TABLE meta ADD COLUMN forgotten INTEGER NOT NULL DEFAULT 0;
+
 -- webhooks --
 
 CREATE TABLE webhooks (

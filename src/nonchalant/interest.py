@@ -1,0 +1,108 @@
+"""Whose business an event is: which ones somebody wants, and which he may see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from nonchalant.access import EVERY_LANE, Caller, LanePattern, Scope
+from nonchalant.errors import BadRequest
+from nonchalant.model import Event, LaneKey, TxId
+from nonchalant.scalars import LARGEST_NUMBER, parse_address, parse_number
+
+KINDS: Final = (
+    *("tx.accepted", "tx.signed", "tx.sent", "tx.mined", "tx.depth", "tx.reorged", "tx.confirmed", "tx.reverted"),
+    *("tx.failed", "tx.expired", "tx.cancelled", "tx.replaced", "tx.superseded", "tx.requeued", "tx.held"),
+    *("tx.released", "tx.attention"),
+    *("attempt.sent", "attempt.refused", "attempt.bumped"),
+    *("lane.paused", "lane.resumed", "lane.foreign", "lane.filled", "lane.reset", "lane.attention", "lane.lease"),
+)
+FAMILIES: Final = tuple(dict.fromkeys(kind.partition(".")[0] for kind in KINDS))
+
+MOST_PATTERNS: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interest:
+    """What is wanted, and what may be seen. Without `kinds` all are, without `tx_ids` everybody's."""
+
+    kinds: tuple[str, ...] = ()  # as they are called, or a family such as `tx.*`
+    lanes: tuple[LanePattern, ...] = EVERY_LANE
+    within: tuple[LanePattern, ...] = EVERY_LANE  # what the one who asks may use
+    tx_ids: frozenset[TxId] = frozenset()
+    tenant: str | None = None  # None: every tenant's transactions
+
+    @classmethod
+    def of(
+        cls,
+        caller: Caller,
+        *,
+        kinds: tuple[str, ...] = (),
+        lanes: tuple[LanePattern, ...] = (),
+        tx_ids: frozenset[TxId] = frozenset(),
+    ) -> Interest:
+        """What this caller wants, as far as it is his to see."""
+        return cls(
+            kinds=kinds,
+            lanes=lanes or EVERY_LANE,
+            within=caller.lanes,
+            tx_ids=tx_ids,
+            tenant=None if caller.may(Scope.ADMIN) else caller.tenant,
+        )
+
+    def wants(self, event: Event) -> bool:
+        """As far as the event itself can tell."""
+        return (
+            (not self.tx_ids or event.tx_id in self.tx_ids)
+            and _fits(event.lane, self.lanes)
+            and _fits(event.lane, self.within)
+            and (not self.kinds or event.kind in self.kinds or f"{event.kind.partition('.')[0]}.*" in self.kinds)
+        )
+
+    def may_see(self, event: Event, tenants: Mapping[TxId, str]) -> bool:
+        """Whether it is of the tenant. What a lane did by itself is of everybody who may use the lane; a transaction that
+        is kept no more is of nobody."""
+        return self.tenant is None or event.tx_id is None or tenants.get(event.tx_id) == self.tenant
+
+
+def _fits(lane: LaneKey, patterns: Iterable[LanePattern]) -> bool:
+    return any(pattern.fits(lane) for pattern in patterns)
+
+
+def covers(wider: Iterable[LanePattern], narrower: Iterable[LanePattern]) -> bool:
+    """Whether every lane of the second is one of the first, pattern by pattern."""
+    patterns = tuple(wider)
+    return all(any(_is_within(inner, outer) for outer in patterns) for inner in narrower)
+
+
+def _is_within(inner: LanePattern, outer: LanePattern) -> bool:
+    return all(wide is None or wide == narrow for narrow, wide in zip(inner, outer, strict=True))
+
+
+def parse_kinds(names: Iterable[str], field: str) -> tuple[str, ...]:
+    """Kinds of events or families of them; a name that means nothing is refused, or one would wait for ever."""
+    found = tuple(dict.fromkeys(names))
+    for name in found:
+        if name not in KINDS and name.removesuffix(".*") not in FAMILIES:
+            raise BadRequest(
+                f"expected a kind of event, such as tx.confirmed, or a family, such as tx.*: {name[:50]!r}", field
+            )
+    return found
+
+
+def parse_lanes(texts: Iterable[str], field: str) -> tuple[LanePattern, ...]:
+    found = tuple(dict.fromkeys(_parse_pattern(text, field) for text in texts))
+    if len(found) > MOST_PATTERNS:
+        raise BadRequest(f"expected at most {MOST_PATTERNS}", field)
+    return found
+
+
+def _parse_pattern(text: str, field: str) -> LanePattern:
+    chain_id, colon, address = text.partition(":")
+    if not colon:
+        raise BadRequest("expected chain:address, such as 1:0x…; * stands for any chain, or any address", field)
+    return LanePattern(
+        None if chain_id == "*" else parse_number(chain_id, field, LARGEST_NUMBER),
+        None if address == "*" else parse_address(address, field),
+    )

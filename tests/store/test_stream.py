@@ -1,0 +1,136 @@
+"""The stream as a node has it: the same from memory and from the store, and to each only what is his."""
+
+import asyncio
+
+import pytest
+
+from nonchalant.access import LanePattern
+from nonchalant.interest import Interest, covers
+from nonchalant.model import Event
+from nonchalant.notify import Notifier
+from nonchalant.ports import EventRange, Store
+from nonchalant.store.contract import SqlStore
+from nonchalant.stream import Stream
+from tests.examples import LANE
+from tests.store.acts import OTHER_LANE, ManualClock, accept
+from tests.store.test_retention import DAY, KEPT, run
+
+
+async def all_of(stream: Stream, after: int = 0, limit: int = 3) -> list[Event]:
+    found: list[Event] = []
+    while (page := await stream.page(after, limit)).told:
+        found += [told.event for told in page.told]
+        assert page.upto == found[-1].position
+        after = page.upto
+    assert page.upto == after
+    return found
+
+
+async def test_what_is_remembered_and_what_is_read_are_the_same_stream(store: Store) -> None:
+    stream = Stream(store, remembered=4)
+    notifier = Notifier(store, [stream])
+    await accept(store, "before")
+    await notifier.drain()  # from now on
+    for number in range(15):
+        await accept(store, f"a{number}", f"b{number}")
+        if number % 2:
+            await notifier.drain()
+    await notifier.drain()
+    everything = list(await store.events_after(0, limit=1_000))
+    assert len(stream._recent) < 15
+    for start in (0, *(event.position for event in everything)):
+        assert await all_of(stream, start) == [event for event in everything if event.position > start]
+
+
+async def test_news_wake_everybody_who_waits_and_none_is_lost(store: Store) -> None:
+    stream = Stream(store)
+    notifier = Notifier(store, [stream])
+    await notifier.drain()
+    start = await store.last_position()
+
+    async def read(count: int) -> list[Event]:
+        found: list[Event] = []
+        after = start
+        while len(found) < count:
+            news = stream.news
+            page = await stream.page(after)
+            found += [told.event for told in page.told]
+            after = page.upto
+            if not page.told:
+                await news.wait()
+        return found
+
+    readers = [asyncio.create_task(read(5)) for _ in range(3)]
+    for number in range(5):
+        await accept(store, f"t{number}")
+        await notifier.drain()
+    async with asyncio.timeout(60):
+        everybody = await asyncio.gather(*readers)
+    for found in everybody:
+        assert [event.tx_id for event in found] == [f"t{number}" for number in range(5)]
+
+
+async def test_whose_a_transaction_is_decides_who_hears_of_it(store: Store) -> None:
+    await accept(store, "mine", tenant="me")
+    await accept(store, "yours", tenant="you")
+    await accept(store, "elsewhere", tenant="me", lane=OTHER_LANE)
+    stream = Stream(store)
+    told = (await stream.page(0)).told
+
+    async def seen(interest: Interest) -> set[str | None]:
+        found = {one.event.tx_id for one in await stream.seen_by(interest, told) if one.event.kind == "tx.accepted"}
+        assert found == {one.event.tx_id for one in await stream.seen_by(interest, told) if one.event.tx_id}
+        return found
+
+    assert await seen(Interest()) == {"mine", "yours", "elsewhere"}
+    assert await seen(Interest(tenant="me")) == {"mine", "elsewhere"}
+    assert await seen(Interest(tenant="me", within=(LanePattern(*LANE),))) == {"mine"}
+    assert await seen(Interest(lanes=(LanePattern(None, OTHER_LANE.address),))) == {"elsewhere"}
+    assert await seen(Interest(tenant="nobody")) == set()
+
+
+async def test_the_tenants_of_a_few_transactions(store: Store) -> None:
+    await accept(store, "mine", tenant="me")
+    await accept(store, "yours", tenant="you")
+    assert await store.tenants(["mine", "yours", "nobody's"]) == {"mine": "me", "yours": "you"}
+    assert await store.tenants([]) == {}
+
+
+@pytest.mark.parametrize(
+    ("wider", "narrower", "is_covered"),
+    [
+        ([LanePattern()], [LanePattern(1, "0xa"), LanePattern()], True),
+        ([LanePattern(1)], [LanePattern(1, "0xa")], True),
+        ([LanePattern(1)], [LanePattern(2, "0xa")], False),
+        ([LanePattern(1)], [LanePattern(None, "0xa")], False),
+        ([LanePattern(1), LanePattern(None, "0xa")], [LanePattern(2, "0xa"), LanePattern(1)], True),
+        ([LanePattern(1, "0xa")], [LanePattern(1)], False),
+    ],
+)
+def test_who_may_use_which_lanes(wider: list[LanePattern], narrower: list[LanePattern], is_covered: bool) -> None:
+    assert covers(wider, narrower) is is_covered
+
+
+async def test_what_retention_takes_away_is_known_by_its_last_position(store: SqlStore, clock: ManualClock) -> None:
+    assert await store.event_range() == EventRange(0, 0)
+    await run(store, "old", 0)
+    await store.last_position()
+    newest = (await store.history("old"))[-1]
+    clock.pass_seconds(31 * DAY)
+    await accept(store, "young")
+    last = await store.last_position()
+    await store.forget_settled(older_than=KEPT, limit=100)
+    kept = await store.event_range()
+    assert newest.position <= kept.forgotten < last == kept.last
+    assert [event.tx_id for event in await store.events_after(kept.forgotten, limit=10)] == ["young"]
+
+
+async def test_the_last_position_stays_when_its_event_goes(store: SqlStore, clock: ManualClock) -> None:
+    await run(store, "old", 0)
+    last = await store.last_position()
+    clock.pass_seconds(31 * DAY)
+    await store.forget_settled(older_than=KEPT, limit=100)
+    assert await store.events_after(0, limit=10) == []
+    assert await store.event_range() == EventRange(last, last)
+    await accept(store, "next")
+    assert [event.position for event in await store.events_after(last, limit=10)] == [last + 1]
