@@ -31,6 +31,7 @@ meaning. Unknown fields and parameters are refused."""
 TAGS: Final = {
     "transactions": "What should happen, and what became of it.",
     "lanes": "One account on one chain each: how it stands, and how to steer it.",
+    "events": "What happens, as it happens.",
     "node": "The node itself.",
 }
 
