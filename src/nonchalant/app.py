@@ -237,6 +237,9 @@ class Nonchalant:
     async def submit(self, request: Request) -> tuple[Transaction, bool]:
         return await self._intake.submit(request)
 
+    async def submit_together(self, requests: Sequence[Request]) -> tuple[Sequence[Transaction], bool]:
+        return await self._intake.submit_together(requests)
+
     async def wait_for_change(self, tx_id: TxId, seconds: float = LOOK_SECONDS) -> None:
         """Return when something happened to the transaction, or after so long."""
         bell = self._bells.hang(tx_id)

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 import structlog
 
 from nonchalant import fees as prices
-from nonchalant import funds, lifecycle, policy, signing
+from nonchalant import funds, lifecycle, line, policy, signing
 from nonchalant.desk import MOST_MOVED, SIGNER_MARK, Desk, Postponement
 from nonchalant.errors import NodeRefused, Poisoned, RowMoved, SignerFailed, Unencodable, Unreachable
 from nonchalant.health import OUT_OF_FUNDS
 from nonchalant.lanes import Work
+from nonchalant.line import Line
 from nonchalant.model import (
     AttemptKind,
     Attention,
@@ -97,7 +98,8 @@ async def assign(desk: Desk) -> bool:
     # With less than anything costs, nobody new is looked at: the queue may be long.
     broke = desk.waits_for_funds and purse.lacks(desk.least_cost) > 0
     resting = [tx_id for tx_id, one in desk.postponed.items() if not one.is_due(now, top, purse)]
-    if room == 0 or not ((desk.assign_due and not broke) or len(resting) < len(desk.postponed)):
+    kept_too_long = desk.kept_until is not None and desk.kept_until <= now
+    if room == 0 or not ((desk.assign_due and not broke) or kept_too_long or len(resting) < len(desk.postponed)):
         return False
     desk.assign_due = False  # from here on, whoever brings work says so again
     room = 1 if desk.careful else room
@@ -105,15 +107,20 @@ async def assign(desk: Desk) -> bool:
     if not due and desk.unsigned:
         desk.unsigned, desk.assign_due = {}, True  # there is nobody else: their own turn again
         return False
-    if len(due) < room:
+    everything = sum(tx.asked_nonce is None for tx in due) < room
+    if everything:
         _forget_gone(desk, {tx.id for tx in due}, resting)
     else:
         desk.assign_due = True  # there may be more
-    if not due:
-        desk.waits_for_funds = desk.lacks_funds
+    in_line = line.form(due, lane.free_nonces, lane.can_give, room=room, complete=everything, now=desk.store_now())
+    in_line = in_line.first() if desk.careful else in_line
+    until = in_line.kept_until()
+    desk.kept_until = None if until is None else max(until - desk.store_now(), 0) + desk.ticks()
+    if not in_line.going and not in_line.refused:
+        desk.waits_for_funds = desk.lacks_funds and not in_line.waiting
         return False
     try:
-        changed = await _assign(desk, due, everything=len(due) < room)
+        changed = await _assign(desk, in_line, everything=everything)
     except RowMoved:
         # Somebody changed a queued row meanwhile: the bytes were never sent, so build the batch anew.
         desk.assign_due = True
@@ -128,7 +135,8 @@ async def assign(desk: Desk) -> bool:
     return changed
 
 
-async def _assign(desk: Desk, due: Sequence[Transaction], *, everything: bool) -> bool:
+async def _assign(desk: Desk, in_line: Line, *, everything: bool) -> bool:
+    due = [*in_line.going, *in_line.refused]
     alone = due[0].id if desk.careful else None
     # Anybody may change what is queued: only one that can never be written is to blame for that.
     unwritable = desk.rows_moved[desk.stage] + 1 >= MOST_MOVED
@@ -136,9 +144,16 @@ async def _assign(desk: Desk, due: Sequence[Transaction], *, everything: bool) -
         gone = await _hold_twins(desk, due)
         gone |= await _expire(desk, [tx for tx in due if tx.id not in gone])
     # What fails here may be about all of them, or about what is in flight: each is blamed for no more than its own part.
-    verdicts = await _judge(desk, [tx for tx in due if tx.id not in gone])
+    verdicts = await _judge(desk, [tx for tx in in_line.going if tx.id not in gone])
+    verdicts += [_refusal(desk, in_line, tx) for tx in in_line.refused if tx.id not in gone]
     with handling(alone, commits=unwritable):
         return await _sign_and_commit(desk, verdicts, everything=everything)
+
+
+def _refusal(desk: Desk, in_line: Line, tx: Transaction) -> Hopeless:
+    if tx in in_line.too_low:
+        return Hopeless(tx, f"nonce too low: next nonce {desk.lane.take(1)[0]}, tx nonce {tx.asked_nonce}")
+    return Hopeless(tx, f"nonce too high: nothing came for nonce {in_line.missing}, tx nonce {tx.asked_nonce}")
 
 
 def _broken(desk: Desk) -> list[TxId]:
@@ -351,7 +366,10 @@ async def _sign_and_commit(desk: Desk, verdicts: list[Verdict], *, everything: b
                 work.move(tx, lifecycle.Failed(reason))
             case Ready():
                 pass
-    prepared = _prepare(desk, work, [verdict for verdict in verdicts if isinstance(verdict, Ready)])
+    ready = [verdict for verdict in verdicts if isinstance(verdict, Ready)]
+    prepared = _prepare(desk, work, ready)
+    # Whose nonce is not reached because one before it could not go is looked at anew.
+    desk.assign_due |= len(prepared) < len(ready)
     try:
         attempts = await signing.sign(desk, [one for _, one in prepared])
     except SignerFailed as failure:
@@ -403,10 +421,13 @@ def _postpone(desk: Desk, work: Work, postponed: Postponed) -> None:
 
 
 def _prepare(desk: Desk, work: Work, ready: list[Ready]) -> list[tuple[Transaction, Prepared]]:
-    """One draft each, on the lowest free nonces. A payload that cannot be encoded fails, and leaves no hole."""
+    """One draft each, on the lowest free nonces. A payload that cannot be encoded fails, and leaves no hole; whose nonce
+    is not reached without it stays in the line."""
     while True:
         prepared: list[tuple[Transaction, Prepared]] = []
-        for one, nonce in zip(ready, desk.lane.take(len(ready)), strict=True):
+        verdict_of = {one.tx.id: one for one in ready}
+        for nonce, tx in line.in_turn(desk.lane.free_nonces(), [one.tx for one in ready]):
+            one = verdict_of[tx.id]
             draft = _draft(desk, one, nonce)
             try:
                 with handling(one.tx.id, answers=(Unencodable,)):

@@ -68,6 +68,12 @@ class TransactionBody(Body, frozen=True, kw_only=True, rename={"sender": "from"}
     metadata: dict[str, Any] | None = None
 
 
+class BatchBody(Body, frozen=True, kw_only=True):
+    """Transactions that are accepted together, or none of them."""
+
+    transactions: list[TransactionBody]
+
+
 class ReplaceBody(Body, frozen=True, kw_only=True):
     """What should happen instead: the whole payload, nothing of the old one is kept."""
 

@@ -198,6 +198,7 @@ class Desk:
     lookup_due: bool = True
     account_due: bool = True
     assign_due: bool = True
+    kept_until: Millis | None = None  # in ticks: somebody waits for a nonce that may never be reached
     rows_moved: Counter[str] = field(default_factory=Counter)  # what was built in vain, how often in a row
     search: Search | None = None  # through final blocks, for what a lost commit did
     proof: Search | None = None  # through final blocks, for who used a nonce of ours

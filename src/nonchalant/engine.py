@@ -465,6 +465,7 @@ class Engine:
             or desk.hook_troubles
             or desk.marked_queued
             or desk.postponed
+            or desk.kept_until is not None
             or desk.inbox
             or desk.answers
         )

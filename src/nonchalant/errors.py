@@ -30,6 +30,7 @@ class BadRequest(NonchalantError):
     def __init__(self, detail: str = "", field: str | None = None) -> None:
         super().__init__(f"{field}: {detail}" if field else detail)
         self.field = field
+        self.bare = detail  # without the field
 
 
 class UnknownChain(BadRequest):
@@ -54,6 +55,12 @@ class KeyReused(NonchalantError):
     """This idempotency key was used for another request; use a new key for a new request."""
 
     code = "idempotency_key_reused"
+
+
+class NonceTaken(NonchalantError):
+    """This nonce was asked for by another request; ask which one is next."""
+
+    code = "nonce_taken"
 
 
 class TransactionRemoved(NonchalantError):

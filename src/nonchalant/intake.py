@@ -4,10 +4,12 @@ not wait, and one bad request never fails its neighbours."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Never, Protocol
 
 import structlog
 
+from nonchalant import errors
 from nonchalant.errors import (
     BadRequest,
     CommitUnknown,
@@ -26,6 +28,7 @@ from nonchalant.ports import (
     Duplicate,
     Illegible,
     KeyTaken,
+    NonceTaken,
     NoRoom,
     Overdue,
     Removed,
@@ -40,8 +43,19 @@ BATCH = 500
 TRIES = 5
 RETRY_SECONDS = 0.2
 
+# How often whoever closes looks whether those that are stored together are.
+CLOSING_LOOK = 0.05
+
 # Callers waiting for a commit; more are told to come back.
 MAX_WAITING = 20_000
+TOO_MANY_WAIT = "too many requests wait to be stored; try again in a moment"
+
+
+class Accept(Protocol):
+    def __call__(
+        self, requests: Sequence[Request], /, *, limits: Mapping[LaneKey, int]
+    ) -> Awaitable[Sequence[Acceptance]]: ...
+
 
 Waiting = tuple[Request, "asyncio.Future[Acceptance]"]
 
@@ -56,6 +70,7 @@ class Intake:
         self._arrived = arrived
         self._waiting: list[Waiting] = []
         self._committer: asyncio.Task[None] | None = None
+        self._together = 0  # requests that wait to be stored together with others
         self._closed = False
 
     async def submit(self, request: Request) -> tuple[Transaction, bool]:
@@ -63,16 +78,54 @@ class Intake:
         if self._closed:
             raise ShuttingDown
         if len(self._waiting) >= MAX_WAITING:
-            raise QueueFull("too many requests wait to be stored; try again in a moment")
+            raise QueueFull(TOO_MANY_WAIT)
         future: asyncio.Future[Acceptance] = asyncio.get_running_loop().create_future()
         self._waiting.append((request, future))
         if self._committer is None:
             self._committer = asyncio.create_task(self._commit_all())
-        match await future:
+        return self._accepted(request, await future)
+
+    async def submit_together(self, requests: Sequence[Request]) -> tuple[Sequence[Transaction], bool]:
+        """All of them, accepted in one commit, or none: then the first that could not be is told, by its number.
+
+        False: the idempotency key, which the first one carries, had made them before.
+        """
+        if self._closed:
+            raise ShuttingDown
+        if len(self._waiting) + self._together >= MAX_WAITING:
+            raise QueueFull(TOO_MANY_WAIT)
+        self._together += len(requests)
+        try:
+            answers = await self._accept(requests, self._store.accept_together)
+        finally:
+            self._together -= len(requests)
+        if isinstance(answers[0], Duplicate):
+            return [answer.transaction for answer in answers if isinstance(answer, Duplicate)], False
+        for number, (request, answer) in enumerate(zip(requests, answers, strict=True)):
+            if isinstance(answer, CommitUnknown):
+                raise answer
+            if not isinstance(answer, Transaction):
+                self._refuse_together(number, request, answer)
+        for lane in {request.lane: None for request in requests}:
+            self._arrived(lane)
+        return [answer for answer in answers if isinstance(answer, Transaction)], True
+
+    def _refuse_together(self, number: int, request: Request, answer: Acceptance) -> Never:
+        try:
+            self._accepted(request, answer)
+        except BadRequest as problem:
+            raise BadRequest(problem.bare, field=f"transactions[{number}].{problem.field}") from None
+        raise AssertionError(f"{answer} is no refusal")
+
+    def _accepted(self, request: Request, answer: Acceptance) -> tuple[Transaction, bool]:
+        """What the store says of it, or the error that its caller gets."""
+        match answer:
             case Transaction() as tx:
                 return tx, True
             case Duplicate(tx):
                 return tx, False
+            case NonceTaken(tx_id):
+                raise errors.NonceTaken(f"nonce {request.asked_nonce} of {request.lane} is that of {tx_id}")
             case KeyTaken():
                 raise KeyReused(f"idempotency key {request.idempotency_key!r} was used for another request")
             case Removed(tx_id):
@@ -93,6 +146,8 @@ class Intake:
         self._closed = True
         while self._committer is not None:
             await asyncio.wait([self._committer])
+        while self._together:
+            await self._clock.sleep(CLOSING_LOOK)
 
     async def _commit_all(self) -> None:
         try:
@@ -104,7 +159,7 @@ class Intake:
 
     async def _commit(self, batch: list[Waiting]) -> None:
         try:
-            answers = await self._accept([request for request, _ in batch])
+            answers = await self._accept([request for request, _ in batch], self._store.accept)
         except (CommitUnknown, StoreUnavailable) as error:
             _refuse(batch, error)
             return
@@ -125,11 +180,11 @@ class Intake:
             if isinstance(answer, Transaction):
                 self._arrived(request.lane)
 
-    async def _accept(self, requests: list[Request]) -> list[Acceptance | CommitUnknown]:
+    async def _accept(self, requests: Sequence[Request], accept: Accept) -> list[Acceptance | CommitUnknown]:
         trouble: CommitUnknown | StoreUnavailable = StoreUnavailable()
         for _ in range(TRIES):
             try:
-                answers = await self._store.accept(requests, limits=self._limits)
+                answers = await accept(requests, limits=self._limits)
             except (CommitUnknown, StoreUnavailable) as error:
                 trouble = trouble if isinstance(trouble, CommitUnknown) else error
                 await self._clock.sleep(RETRY_SECONDS)

@@ -122,6 +122,10 @@ class Lane:
             yield nonce
             nonce += 1
 
+    def can_give(self, nonce: int) -> bool:
+        """Whether nobody has it, as far as we know."""
+        return nonce >= max(self.next_nonce, self.pooled) or (nonce >= self._lowest and nonce not in self.slots)
+
     def take(self, count: int) -> list[int]:
         return list(islice(self.free_nonces(), count))
 

@@ -237,6 +237,13 @@ class Illegible:
 
 
 @dataclass(frozen=True, slots=True)
+class NonceTaken:
+    """Another request had asked for this nonce before."""
+
+    tx_id: TxId
+
+
+@dataclass(frozen=True, slots=True)
 class NoRoom:
     """The lane's queue is at its limit."""
 
@@ -251,7 +258,7 @@ class Overdue:
     """Its deadline has passed already."""
 
 
-Acceptance = Transaction | Duplicate | KeyTaken | Removed | Illegible | NoRoom | Draining | Overdue
+Acceptance = Transaction | Duplicate | KeyTaken | Removed | Illegible | NonceTaken | NoRoom | Draining | Overdue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,6 +341,14 @@ class Store(Protocol):
 
     async def accept(self, requests: Sequence[Request], *, limits: Mapping[LaneKey, int]) -> Sequence[Acceptance]:
         """Keep the requests in one commit; one answer each, in order. Repeating a call with the same ids is safe."""
+
+    async def accept_together(
+        self, requests: Sequence[Request], *, limits: Mapping[LaneKey, int]
+    ) -> Sequence[Acceptance]:
+        """Keep all of them, in one commit, or none: then at least one answer is neither a transaction nor a duplicate.
+
+        The first carries the idempotency key of all; where that is known, all answers are duplicates.
+        """
 
     async def declare(self, lanes: Sequence[LaneKey]) -> None:
         """Make the lanes exist."""

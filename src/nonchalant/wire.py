@@ -8,13 +8,15 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
 
 from nonchalant.bodies import (
     AccessBody,
+    BatchBody,
     BumpBody,
     FeesBody,
     FillBody,
@@ -52,6 +54,7 @@ MAX_METADATA: Final = 4 * 1024  # as JSON
 MAX_ABI: Final = 64 * 1024  # as JSON, of its errors alone
 MAX_DEPTH: Final = 16
 MAX_PAGE: Final = 500
+MOST_TOGETHER: Final = 500
 
 
 def parse_request(
@@ -64,7 +67,51 @@ def parse_request(
     idempotency_key: str | None = None,
 ) -> Request:
     """The request in `body`, JSON or plain values (there `data` may be bytes); `BadRequest` names the wrong field."""
-    given = decode(body, TransactionBody)
+    key = None if idempotency_key is None else parse_idempotency_key(idempotency_key)
+    request = _request(decode(body, TransactionBody), tx_id=tx_id, settings=settings, lanes=lanes, tenant=tenant)
+    return replace(request, idempotency_key=key)
+
+
+def parse_batch(
+    body: bytes | Mapping[str, object],
+    *,
+    new_id: Callable[[], TxId],
+    settings: Settings,
+    lanes: Mapping[LaneKey, AccountSettings],
+    tenant: str = "default",
+    idempotency_key: str | None = None,
+) -> list[Request]:
+    """Requests that belong together. The first carries the key, and what makes two such batches the same."""
+    given = decode(body, BatchBody).transactions
+    if not 1 <= len(given) <= MOST_TOGETHER:
+        raise BadRequest(f"expected 1 to {MOST_TOGETHER} of them", field="transactions")
+    key = None if idempotency_key is None else parse_idempotency_key(idempotency_key)
+    requests = []
+    for number, one in enumerate(given):
+        try:
+            request = _request(one, tx_id=new_id(), settings=settings, lanes=lanes, tenant=tenant)
+        except BadRequest as problem:
+            raise type(problem)(problem.bare, field=within_batch(number, problem.field)) from None
+        requests.append(request)
+    batch = "batch_" + requests[0].id.removeprefix("tx_")
+    together = hashlib.sha256(" ".join(request.body_hash for request in requests).encode()).hexdigest()
+    first, *others = (replace(request, batch=batch) for request in requests)
+    return [replace(first, idempotency_key=key, body_hash=f"batch {together}"), *others]
+
+
+def within_batch(number: int, field: str | None) -> str:
+    """What the caller calls a field of one of several."""
+    return f"transactions[{number}]" + (f".{field}" if field else "")
+
+
+def _request(
+    given: TransactionBody,
+    *,
+    tx_id: TxId,
+    settings: Settings,
+    lanes: Mapping[LaneKey, AccountSettings],
+    tenant: str,
+) -> Request:
     chain = _chain(given.chain_id, settings)
     lane = LaneKey(chain.id, parse_address(given.sender, "from"))
     if lane not in lanes:
@@ -91,7 +138,6 @@ def parse_request(
         on_superseded=given.on_superseded,
         simulate=given.simulate,
         tenant=tenant,
-        idempotency_key=None if idempotency_key is None else parse_idempotency_key(idempotency_key),
         body_hash=_body_hash(lane, payload, asked, given, valid_until, metadata),
         metadata=metadata,
     )

@@ -155,7 +155,7 @@ class Rig(Records):
         bell.ring = engine.poke
         limits = dict.fromkeys(self.setting.lanes, self.setting.queue_limit)
         intake = Intake(store, clock, limits=limits, arrived=bell)
-        life = Life(name, gate, clock, engine, intake, Asking(store, clock, entropy, arrived=bell))
+        life = Life(name, gate, clock, engine, store, intake, Asking(store, clock, entropy, arrived=bell))
         self.nodes.append(life)
         await engine.start()
         whose.reset(token)
@@ -290,6 +290,7 @@ class Rig(Records):
         valid_for: float | None = None,
         confirmations: int | None = None,
         on_superseded: OnSuperseded | None = None,
+        asked_nonce: int | None = None,
         **payload: Any,
     ) -> Request:
         wanted = self.payload(label, effect, after, **payload)
@@ -302,6 +303,7 @@ class Rig(Records):
             simulate=simulate,
             confirmations=confirmations,
             on_superseded=on_superseded,
+            asked_nonce=asked_nonce,
             idempotency_key=key,
             body_hash=hashlib.sha256(repr((lane, wanted, fees)).encode()).hexdigest(),
             valid_until=None if valid_for is None else self.clock.now() + round(valid_for * 1000),

@@ -57,6 +57,9 @@ class Node(Protocol):
     async def submit(self, request: Request) -> tuple[Transaction, bool]:
         """The accepted transaction, and whether it is new (False: the idempotency key was known, same request)."""
 
+    async def submit_together(self, requests: Sequence[Request]) -> tuple[Sequence[Transaction], bool]:
+        """All of them, or none; and whether they are new."""
+
     async def wait_for_change(self, tx_id: TxId, seconds: float, /) -> None:
         """Returns when the transaction may have changed, at the latest after so many seconds."""
 

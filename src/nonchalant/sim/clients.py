@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Coroutine, Sequence
+from dataclasses import replace
 from typing import Any
 
 from nonchalant.errors import (
     KeyReused,
     LaneDraining,
+    NonceTaken,
     NotFound,
     QueueFull,
     ShuttingDown,
@@ -17,7 +19,7 @@ from nonchalant.errors import (
     WishPending,
     WishRefused,
 )
-from nonchalant.model import LaneKey, Mode, TxId
+from nonchalant.model import LaneKey, Mode, State, Transaction, TxId
 from nonchalant.ports import Entropy
 from nonchalant.sim.facts import Facts
 from nonchalant.sim.holders import Holders, Want
@@ -67,6 +69,8 @@ class Clients:
     # sending
 
     async def ask_for(self, errand: Errand) -> None:
+        if errand.led:
+            return
         self.asking += 1
         await self._loop.sleep(errand.at)
         await self._ask_until_answered(errand, errand.node)
@@ -86,22 +90,43 @@ class Clients:
 
     async def _ask(self, life: Life, errand: Errand) -> bool:
         """True: answered, or it would not be safe to ask again."""
-        asked = await self._call(life, life.intake.submit(errand.request(self._entropy.token())))
+        asked = await self._call(life, self._submit(life, errand))
         if asked is None:
             return errand.key is None
         match asked.exception():
             case None:
-                tx, _ = asked.result()
-                self._checker.answered(errand, tx)
-                self._ids[errand.label] = tx.id
+                for one, tx in zip(self._keyed(errand), asked.result(), strict=True):
+                    self._checker.answered(one, tx)
+                    self._ids[one.label] = tx.id
                 return True
-            case QueueFull() | ShuttingDown() | LaneDraining():
+            case QueueFull() | ShuttingDown() | LaneDraining() | NonceTaken():
                 return False
             case KeyReused():
                 self._report("P2", f"{errand.key} was never used for anything else")
                 return True
             case _:
                 return errand.key is None
+
+    async def _submit(self, life: Life, errand: Errand) -> Sequence[Transaction]:
+        if errand.others:
+            requests = errand.requests(iter(self._entropy.token, ""))
+            accepted, is_new = await life.intake.submit_together(requests)
+            self._moves[Move.TOGETHER] += is_new
+            return accepted
+        nonce = None if errand.ahead is None else await self._next_nonce(life, errand.lane) + errand.ahead
+        tx, _ = await life.intake.submit(errand.request(self._entropy.token(), nonce))
+        return [tx]
+
+    @staticmethod
+    async def _next_nonce(life: Life, lane: LaneKey) -> int:
+        """What a client is told that asks how many transactions the account has sent."""
+        found = await life.store.lane(lane)
+        return 0 if found is None else (found.record.next_nonce or 0) + found.states.get(State.QUEUED, 0)
+
+    @staticmethod
+    def _keyed(errand: Errand) -> list[Errand]:
+        """Each with a key that stands for it alone."""
+        return [errand, *(replace(one, key=f"{errand.key} {n}") for n, one in enumerate(errand.others))]
 
     async def _call(self, life: Life, call: Coroutine[Any, Any, Any]) -> asyncio.Task[Any] | None:
         """The call when it has ended; None: nothing is heard of it."""

@@ -34,7 +34,9 @@ class StoreAilment(StrEnum):
 
 
 # The others say the same again soon.
-LATE_WRITES = frozenset({"accept", "acquire", "commit", "declare", "alter_queued", "wish", "withdraw", "control"})
+LATE_WRITES = frozenset(
+    {"accept", "accept_together", "acquire", "commit", "declare", "alter_queued", "wish", "withdraw", "control"}
+)
 WRITES = LATE_WRITES | {"heartbeat", "renew", "release", "halt", "forget_replies"}
 READ_AILMENTS = (StoreAilment.REFUSED,)
 WRITE_AILMENTS = (StoreAilment.REFUSED, StoreAilment.DONE_UNSAID, StoreAilment.LOST_UNSAID)

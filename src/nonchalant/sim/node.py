@@ -14,7 +14,7 @@ from nonchalant.engine import Engine
 from nonchalant.errors import NonchalantError
 from nonchalant.intake import Intake
 from nonchalant.model import Draft, LaneKey, Recognised, Sealed
-from nonchalant.ports import Endpoint
+from nonchalant.ports import Endpoint, Store
 from nonchalant.sim.chain import SimChain
 from nonchalant.sim.chance import Chance
 from nonchalant.sim.gate import Gate, HandedOver, gated_endpoint
@@ -82,6 +82,7 @@ class Life:
     gate: Gate
     clock: NodeClock
     engine: Engine
+    store: Store
     intake: Intake
     asking: Asking
 

@@ -50,6 +50,7 @@ from nonchalant.ports import Acceptance
 from nonchalant.sim.blocks import SimBlock
 from nonchalant.sim.endpoint import SimEndpoint
 from nonchalant.sim.facts import Facts, Known, short
+from nonchalant.sim.moves import Move as Deed
 from nonchalant.sim.obedience import Obedience
 from nonchalant.sim.pool import No
 from nonchalant.sim.trace import Trace
@@ -108,6 +109,7 @@ class Checker:
         self._loads: dict[tuple[LaneKey, int], int] = {}  # how often an epoch's owner has read its lane
         self._asked: dict[int, tuple[Change, int]] = {}  # changes handed over, and how often it was read until then
         self._keys: dict[str, tuple[TxId, int]] = {}
+        self._given: list[int] = []  # nonces, by the commit that is looked at
 
     # the store
 
@@ -168,8 +170,10 @@ class Checker:
         for nonce in change.freed:
             if self._facts.left.get((lease.lane, nonce)):
                 self._report("P1", f"nonce {nonce} of {short(lease.lane)} was freed, and bytes for it had left")
+        self._given = [attempt.nonce for attempt in change.attempts if attempt.kind is AttemptKind.ORIGINAL]
         for tx in change.transactions:
             self._check_move(tx, change.events, change.freed)
+            self._check_nonce(tx)
         self._obedience.committed(change, lease)
         self._note(who, change, lease)
 
@@ -293,8 +297,35 @@ class Checker:
         for known in self._facts.attempts_of(tx):
             if known.nonce >= consumed and tx.id in self._facts.left.get((known.lane, known.nonce), {}):
                 self._report("P7", f"{name} is failed, and {known.hash[2:8]} left: {tx.failure}")
-        if is_sound(tx.payload):
+        if tx.failure is not None and tx.failure.startswith("nonce too "):
+            self._check_refused_nonce(tx)
+        elif is_sound(tx.payload):
             self._check_unestimable(tx, read_order(tx.payload.data))
+
+    def _check_nonce(self, tx: Transaction) -> None:
+        """P1: who named a nonce has that one or none."""
+        if tx.asked_nonce is None or tx.nonce is None:
+            return
+        if tx.nonce != tx.asked_nonce:
+            self._report("P1", f"{self._facts.name(tx)} asked for nonce {tx.asked_nonce}, and has {tx.nonce}")
+        self._obedience.moves[Deed.ASKED_NONCE] += tx.state is State.SIGNED
+
+    def _check_refused_nonce(self, tx: Transaction) -> None:
+        """P7: who named a nonce fails for it only if another has that one, or a lower one is still to come."""
+        self._obedience.moves[Deed.ASKED_NONCE_REFUSED] += 1
+        sql = "SELECT next_nonce FROM lanes WHERE chain_id = ? AND address = ?"
+        [row] = self._facts.rows(sql, *tx.lane)
+        asked, following = tx.asked_nonce, max(row["next_nonce"] or 0, self._facts.consumed(tx.lane, final=False))
+        # In the same commit, others may have got the numbers that were kept.
+        first = min([following, *self._given])
+        if (
+            asked is None
+            or (asked == first and "too high" in str(tx.failure))
+            or (asked > following and "too low" in str(tx.failure))
+        ):
+            self._report(
+                "P7", f"{self._facts.name(tx)} asked for {asked}, {first} was next, and it failed: {tx.failure}"
+            )
 
     def _check_unestimable(self, tx: Transaction, order: Order) -> None:
         """P7: a sound payload fails only if it reverts in the estimate, and nothing ahead of it can change that."""

@@ -109,6 +109,14 @@ class WatchedStore(SqliteStore):
         self._auditor.accepted(requests, answers)
         return answers
 
+    async def accept_together(
+        self, requests: Sequence[Request], *, limits: Mapping[LaneKey, int]
+    ) -> Sequence[Acceptance]:
+        answers = await super().accept_together(requests, limits=limits)
+        if all(isinstance(answer, Transaction) for answer in answers):
+            self._auditor.accepted(requests, answers)
+        return answers
+
     async def acquire(self, lane: LaneKey, owner: str, ttl: float) -> int | None:
         epoch = await super().acquire(lane, owner, ttl)
         if epoch is not None:

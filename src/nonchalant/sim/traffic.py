@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nonchalant.model import Address, Fees, LaneKey, OnSuperseded, Payload, Request, Speed, TxId
@@ -36,12 +36,24 @@ class Errand:
     confirmations: int | None = None
     on_superseded: OnSuperseded | None = None
     simulate: bool = False
+    ahead: int | None = None  # it names its nonce: so many above what it is told is next
+    others: tuple[Errand, ...] = ()  # what is asked for together with it, all or none
+    led: bool = False  # another one asks for it
 
     @property
     def label(self) -> str:
         return self.order.label
 
-    def request(self, tx_id: TxId) -> Request:
+    def requests(self, ids: Iterator[TxId]) -> list[Request]:
+        """It, and what is asked for together with it."""
+        first = self.request(next(ids))
+        if not self.others:
+            return [first]
+        batch = f"batch_{first.id}"
+        others = [replace(other.request(next(ids)), batch=batch) for other in self.others]
+        return [replace(first, batch=batch), *others]
+
+    def request(self, tx_id: TxId, asked_nonce: int | None = None) -> Request:
         return Request(
             id=tx_id,
             lane=self.lane,
@@ -54,6 +66,7 @@ class Errand:
             valid_until=None if self.valid_for is None else millis(self.at + self.valid_for),
             confirmations=self.confirmations,
             on_superseded=self.on_superseded,
+            asked_nonce=asked_nonce,
         )
 
 
@@ -75,6 +88,23 @@ def draw(chance: Chance, lanes: Sequence[LaneKey], terrains: Mapping[int, Terrai
         errand = _errand(chance, number, at, lane, _order(chance, f"t{number}", lane, errands))
         errands.append(_priced(chance, errand, terrains[lane.chain_id]))
     return errands
+
+
+def gather(chance: Chance, errands: Sequence[Errand]) -> list[Errand]:
+    """In some histories, clients that name their nonces, and errands that are run together."""
+    if chance.random() < 0.7:
+        return list(errands)
+    gathered: list[Errand] = []
+    for errand in errands:
+        dice, last = chance.random(), gathered[-1] if gathered else None
+        if dice < 0.15:
+            gathered.append(replace(errand, ahead=chance.choice([0, 0, 0, 0, 1, 2])))
+        elif dice < 0.35 and last is not None and last.key is not None and last.ahead is None and not last.led:
+            led = replace(errand, led=True, key=None, at=last.at)
+            gathered[-1:] = [led, replace(last, others=(*last.others, led))]
+        else:
+            gathered.append(errand)
+    return gathered
 
 
 def _errand(chance: Chance, number: int, at: float, lane: LaneKey, order: Order) -> Errand:

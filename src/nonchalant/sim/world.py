@@ -151,7 +151,8 @@ class World:
         self._span = chance.uniform(400.0, 500.0)
         terrains = setting.terrains(chance)
         self.lanes: Sequence[LaneKey] = setting.lanes(chance, list(terrains))
-        self._errands = traffic.draw(self._chance("traffic"), self.lanes, terrains, self._span)
+        errands = traffic.draw(self._chance("traffic"), self.lanes, terrains, self._span)
+        self._errands = traffic.gather(self._chance("gathering"), errands)
         self._faults_to_come = schedule.draw(self._chance("schedule"), self._span)
         self._rules = setting.rules(chance, self.lanes, terrains)
         self._queue_limits = {lane: chance.choice([8, 1000, 1000]) for lane in self.lanes}
@@ -350,7 +351,7 @@ class World:
         bell = Doorbell(gate, self.loop, self._io)
         bell.ring = engine.poke
         intake = Intake(gated, clock, limits=self._queue_limits, arrived=bell)
-        life = Life(name, gate, clock, engine, intake, Asking(gated, clock, entropy, arrived=bell))
+        life = Life(name, gate, clock, engine, gated, intake, Asking(gated, clock, entropy, arrived=bell))
         self._lives[name] = life
         return life
 

@@ -4,14 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nonchalant.model import Event, LaneKey, Millis, Mode, Request, TxId
-from nonchalant.ports import Acceptance, Draining, Duplicate, Illegible, KeyTaken, NoRoom, Overdue, Removed
+from nonchalant.model import TERMINAL_STATES, Event, LaneKey, Millis, Mode, Request, Transaction
+from nonchalant.ports import (
+    Acceptance,
+    Draining,
+    Duplicate,
+    Illegible,
+    KeyTaken,
+    NonceTaken,
+    NoRoom,
+    Overdue,
+    Removed,
+)
 from nonchalant.store import rows
 from nonchalant.store.legible import Legible
-from nonchalant.store.talk import Procedure, ask_for_each, change_each, tell, with_keys
+from nonchalant.store.talk import Procedure, ask, ask_for_each, change_each, tell, with_keys
 
 # The depth of a lane that takes nothing new.
 CLOSED = -1
+
+
+class NotTogether(Exception):
+    """One of them cannot be accepted, so none is; with what each would have been answered."""
+
+    def __init__(self, answers: Sequence[Acceptance]) -> None:
+        super().__init__()
+        self.answers = answers
 
 
 def declare(lanes: Sequence[LaneKey]) -> Procedure[None]:
@@ -32,7 +50,8 @@ def accept(
     while pending:
         # One that repeats another of the batch has its answer only after that one.
         first = _without_repeats(pending)
-        fitting, refused = _fitting(first, depths, limits, at)
+        taken = yield from _claim_nonces(first, legible)
+        fitting, refused = _fitting({n: first[n] for n in first if n not in taken}, depths, limits, at)
         columns = [{"n": n, **rows.request_columns(request)} for n, request in fitting.items()]
         inserted = yield from ask_for_each("insert_transaction", columns, at=at)
         for row in inserted:
@@ -42,22 +61,86 @@ def accept(
             events.append(Event(kind="tx.accepted", lane=request.lane, at=at, tx_id=request.id))
         # What is known already is not refused, whatever the lane says; and it leaves its room to another.
         known = yield from _known(first, legible)
+        known = taken | known
         answers |= refused | known if len(inserted) == len(fitting) else known
         pending = {n: request for n, request in pending.items() if n not in answers}
+    yield from _leave_nonces([request for n, request in enumerate(requests) if not _is_its_own(request, answers[n])])
     yield from tell(events)
     return [answers[n] for n in range(len(requests))]
 
 
+def accept_together(
+    requests: Sequence[Request], limits: Mapping[LaneKey, int], legible: Legible
+) -> Procedure[Sequence[Acceptance]]:
+    """`NotTogether` unless all are accepted, now or by this very call made before."""
+    answers = yield from accept(requests, limits, legible)
+    if not all(_is_its_own(request, answer) for request, answer in zip(requests, answers, strict=True)):
+        raise NotTogether(answers)
+    return answers
+
+
+def batch_of(tx: Transaction, legible: Legible) -> Procedure[Sequence[Transaction]]:
+    """It, and all that was accepted with it, in order."""
+    if tx.batch is None:
+        return [tx]
+    return legible.transactions((yield from ask("batch", batch=tx.batch)))
+
+
+def _is_its_own(request: Request, answer: Acceptance) -> bool:
+    return isinstance(answer, Transaction) and answer.id == request.id
+
+
 def _without_repeats(requests: Mapping[int, Request]) -> dict[int, Request]:
-    """Those that share neither id nor key with one before them."""
-    ids, keys, first = set[TxId](), set[tuple[str, str]](), dict[int, Request]()
+    """Those that share neither id nor key nor nonce with one before them."""
+    seen, first = set[object](), dict[int, Request]()
     for n, request in requests.items():
-        key = (request.tenant, request.idempotency_key or "")
-        if request.id not in ids and (request.idempotency_key is None or key not in keys):
+        names: set[object] = {request.id}
+        if request.idempotency_key is not None:
+            names.add((request.tenant, request.idempotency_key))
+        if request.asked_nonce is not None:
+            names.add((request.lane, request.asked_nonce))
+        if not names & seen:
             first[n] = request
-        ids.add(request.id)
-        keys.add(key)
+        seen |= names
     return first
+
+
+def _claim_nonces(requests: Mapping[int, Request], legible: Legible) -> Procedure[dict[int, Acceptance]]:
+    """The nonces that clients ask for are theirs from here on; the answers of those whose nonce is another's."""
+    asking = {n: request for n, request in requests.items() if request.asked_nonce is not None}
+    if not asking:
+        return {}
+    answers = yield from _known(asking, legible)
+    # In one order: two nodes that ask for the same ones never wait for each other in a circle.
+    claims = sorted(
+        ({"n": n, **rows.request_columns(request)} for n, request in asking.items() if n not in answers),
+        key=lambda claim: (claim["chain_id"], claim["address"], claim["asked_nonce"]),
+    )
+    yield from change_each("claim_nonce", claims)
+    free = []
+    for row in (yield from ask_for_each("nonce_holder", claims)):
+        request = asking[row["n"]]
+        if row["holder"] == request.id:
+            continue
+        if row["id"] is None or (row["state"] in TERMINAL_STATES and row["nonce"] is None):
+            free.append(next(claim for claim in claims if claim["n"] == row["n"]))
+        else:
+            answers[row["n"]] = _held_by(request, row, legible)
+    yield from change_each("take_nonce", free)
+    return answers
+
+
+def _held_by(request: Request, row: rows.Row, legible: Legible) -> Acceptance:
+    """The same again is the same transaction; anything else would be a second one at one nonce."""
+    holder = legible.transaction(row)
+    same = holder is not None and holder.tenant == request.tenant and request.payload.deed in holder.deeds
+    return Duplicate(holder) if holder is not None and same else NonceTaken(row["id"])
+
+
+def _leave_nonces(requests: Sequence[Request]) -> Procedure[None]:
+    yield from change_each(
+        "leave_nonce", [{"id": request.id} for request in requests if request.asked_nonce is not None]
+    )
 
 
 def _fitting(

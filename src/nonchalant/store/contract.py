@@ -22,7 +22,18 @@ from nonchalant.model import (
     Transaction,
     TxId,
 )
-from nonchalant.ports import Acceptance, EventRange, Filter, LaneSummary, LaneWork, Loaded, Orders, Standing, Wished
+from nonchalant.ports import (
+    Acceptance,
+    Duplicate,
+    EventRange,
+    Filter,
+    LaneSummary,
+    LaneWork,
+    Loaded,
+    Orders,
+    Standing,
+    Wished,
+)
 from nonchalant.store import accepting, owning, reading, retention, wishing
 from nonchalant.store.legible import Legible
 from nonchalant.store.talk import Procedure, ask
@@ -54,6 +65,18 @@ class SqlStore(ABC):
 
     async def accept(self, requests: Sequence[Request], *, limits: Mapping[LaneKey, int]) -> Sequence[Acceptance]:
         return await self._write(accepting.accept(requests, limits, self._legible))
+
+    async def accept_together(
+        self, requests: Sequence[Request], *, limits: Mapping[LaneKey, int]
+    ) -> Sequence[Acceptance]:
+        try:
+            return await self._write(accepting.accept_together(requests, limits, self._legible))
+        except accepting.NotTogether as refusal:
+            first, *_ = refusal.answers
+            if not isinstance(first, Duplicate):
+                return refusal.answers
+            known = await self._read(accepting.batch_of(first.transaction, self._legible))
+            return [Duplicate(tx) for tx in known]
 
     async def declare(self, lanes: Sequence[LaneKey]) -> None:
         # In one order: two nodes that start at once must not wait for each other. In parts: a server cuts off whoever is

@@ -117,6 +117,7 @@ def commit(change: Change, lease: Lease) -> Procedure[None]:
         final = {**lane, "nonce": change.unsettled_from}
         yield Ask("give_final_attempts_back", final)
         yield Ask("unsettle_slots", final)
+        yield Ask("forget_asked_nonces", final)
         # Before the slots: they may be bound below what was final until now.
         yield from expect_each("update_lane", record)
     yield from expect_each("put_slot", [rows.slot_columns(slot, lease.lane) for slot in change.slots])

@@ -23,7 +23,8 @@ def forget(older_than: Millis, limit: int) -> Procedure[bool]:
     yield from _remove_slots((yield from ask_for_each("slots_of_a_transaction", ended)))
     yield from change_each("remove_attempts", ended)
     gone = list((yield from ask_for_each("remove_history", ended)))
-    yield from change_each("remove_transaction", ended)
+    for query in ("leave_nonce", "remove_transaction"):
+        yield from change_each(query, ended)
     fillers = yield from ask("final_fillers", **settled)
     yield from _remove_slots(fillers)
     loose = yield from change("remove_loose_attempts", **settled)

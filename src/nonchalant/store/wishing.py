@@ -17,6 +17,9 @@ from nonchalant.wishes import Wish
 # Wishes an owner reads in one go.
 WISHES_AT_ONCE = 500
 
+# Those that ask for a nonce of their own, of which one owner looks at.
+ASKING_AT_ONCE = 100
+
 
 def alter_queued(tx: Transaction, events: Sequence[Event], twin: Stranger | None) -> Procedure[None]:
     if not tx.live:
@@ -49,7 +52,7 @@ def queued(lane: LaneKey, limit: int, skip: Collection[TxId]) -> Procedure[tuple
     """What may be assigned, and the ids of what cannot be read."""
     good: list[Transaction] = []
     broken: list[TxId] = []
-    for row in (yield from ask("queued", **lane._asdict(), limit=limit, skip=list(skip))):
+    for row in (yield from ask("queued", **lane._asdict(), limit=limit, asking=ASKING_AT_ONCE, skip=list(skip))):
         try:
             good.append(rows.transaction(row))
         except rows.UNDECODABLE:

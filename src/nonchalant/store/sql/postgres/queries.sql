@@ -128,6 +128,37 @@ CROSS JOIN LATERAL (
     ) AS found ORDER BY rank LIMIT 1
 ) AS known;
 
+-- claim_nonce --
+-- Whoever asks for it first, of all who ever asked; another node that asks at the same time is waited for.
+INSERT INTO nonchalant.asked_nonces (chain_id, address, nonce, tx_id)
+SELECT * FROM unnest(:chain_id::BIGINT[], :address::TEXT[], :asked_nonce::BIGINT[], :id::TEXT[])
+ON CONFLICT DO NOTHING;
+
+-- nonce_holder --
+-- Whom a nonce was asked for, and what became of that one: nothing, if it was never accepted. Nobody else takes it
+-- meanwhile.
+SELECT asked.n, held.tx_id AS holder, t.*
+FROM unnest(:n::BIGINT[], :chain_id::BIGINT[], :address::TEXT[], :asked_nonce::BIGINT[])
+    AS asked (n, chain_id, address, nonce)
+JOIN nonchalant.asked_nonces AS held USING (chain_id, address, nonce)
+LEFT JOIN nonchalant.transactions AS t ON t.id = held.tx_id
+FOR UPDATE OF held;
+
+-- take_nonce --
+-- From one that ended without it.
+UPDATE nonchalant.asked_nonces AS held SET tx_id = asked.id
+FROM unnest(:chain_id::BIGINT[], :address::TEXT[], :asked_nonce::BIGINT[], :id::TEXT[])
+    AS asked (chain_id, address, nonce, id)
+WHERE held.chain_id = asked.chain_id AND held.address = asked.address AND held.nonce = asked.nonce;
+
+-- leave_nonce --
+-- It was not accepted after all.
+DELETE FROM nonchalant.asked_nonces WHERE tx_id = ANY (:id::TEXT[]);
+
+-- forget_asked_nonces --
+-- Nonces from there on will be given out again.
+DELETE FROM nonchalant.asked_nonces WHERE chain_id = :chain_id AND address = :address AND nonce >= :nonce;
+
 -- removed_request --
 -- What an idempotency key was used for, by a transaction that is kept no more.
 SELECT asked.n, removed.* FROM unnest(
@@ -344,20 +375,38 @@ SELECT hash FROM nonchalant.attempts WHERE hash = ANY (:hash::TEXT[]);
 
 -- queued --
 -- What the owner may assign, found by state and never by a cursor; what it has put aside is left out, and so is what is
--- overdue by the store's clock and any node may end.
-SELECT * FROM nonchalant.transactions
-WHERE chain_id = :chain_id AND address = :address AND state = 'queued' AND NOT held
-    AND (
-        valid_until IS NULL OR valid_until > nonchalant.millis()
-        OR EXISTS (
-            SELECT 1 FROM nonchalant.strangers WHERE chain_id = :chain_id AND address = :address AND tx_id IS NULL
+-- overdue by the store's clock and any node may end. Before the others, those that ask for a nonce of their own.
+SELECT * FROM (
+    SELECT * FROM nonchalant.transactions
+    WHERE chain_id = :chain_id AND address = :address AND state = 'queued' AND NOT held AND asked_nonce IS NOT NULL
+        AND (
+            valid_until IS NULL OR valid_until > nonchalant.millis()
+            OR EXISTS (
+                SELECT 1 FROM nonchalant.strangers WHERE chain_id = :chain_id AND address = :address AND tx_id IS NULL
+            )
         )
-    )
-    AND NOT EXISTS (
-        SELECT 1 FROM nonchalant.controls WHERE chain_id = :chain_id AND address = :address AND mode <> 'open'
-    )
-    AND id <> ALL (:skip::TEXT[])
-ORDER BY priority DESC, place LIMIT :limit;
+        AND NOT EXISTS (
+            SELECT 1 FROM nonchalant.controls WHERE chain_id = :chain_id AND address = :address AND mode <> 'open'
+        )
+        AND id <> ALL (:skip::TEXT[])
+    ORDER BY asked_nonce LIMIT :asking
+) AS asking
+UNION ALL
+SELECT * FROM (
+    SELECT * FROM nonchalant.transactions
+    WHERE chain_id = :chain_id AND address = :address AND state = 'queued' AND NOT held AND asked_nonce IS NULL
+        AND (
+            valid_until IS NULL OR valid_until > nonchalant.millis()
+            OR EXISTS (
+                SELECT 1 FROM nonchalant.strangers WHERE chain_id = :chain_id AND address = :address AND tx_id IS NULL
+            )
+        )
+        AND NOT EXISTS (
+            SELECT 1 FROM nonchalant.controls WHERE chain_id = :chain_id AND address = :address AND mode <> 'open'
+        )
+        AND id <> ALL (:skip::TEXT[])
+    ORDER BY priority DESC, place LIMIT :limit
+) AS others;
 
 -- marked --
 SELECT * FROM nonchalant.transactions
@@ -767,6 +816,10 @@ SELECT * FROM nonchalant.transactions WHERE TRUE
     AND state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired') AND :ended::BOOLEAN
     AND place < :before
 ORDER BY place DESC LIMIT :limit;
+
+-- batch --
+-- All that was accepted together, in the order in which it was asked for.
+SELECT * FROM nonchalant.transactions WHERE batch = :batch ORDER BY place;
 
 -- queued_ahead --
 -- How many go before it, counted to a limit: whoever looks must not walk a whole queue.

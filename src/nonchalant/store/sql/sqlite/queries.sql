@@ -64,6 +64,29 @@ SELECT :n AS n, transactions.* FROM transactions
 WHERE id = :id OR (tenant = :tenant AND idempotency_key = :idempotency_key)
 ORDER BY id = :id DESC LIMIT 1;
 
+-- claim_nonce --
+-- Whoever asks for it first, of all who ever asked. Nothing: somebody did.
+INSERT INTO asked_nonces (chain_id, address, nonce, tx_id) VALUES (:chain_id, :address, :asked_nonce, :id)
+ON CONFLICT DO NOTHING;
+
+-- nonce_holder --
+-- Whom a nonce was asked for, and what became of that one: nothing, if it was never accepted.
+SELECT :n AS n, asked_nonces.tx_id AS holder, transactions.*
+FROM asked_nonces LEFT JOIN transactions ON transactions.id = asked_nonces.tx_id
+WHERE asked_nonces.chain_id = :chain_id AND asked_nonces.address = :address AND asked_nonces.nonce = :asked_nonce;
+
+-- take_nonce --
+-- From one that ended without it.
+UPDATE asked_nonces SET tx_id = :id WHERE chain_id = :chain_id AND address = :address AND nonce = :asked_nonce;
+
+-- leave_nonce --
+-- It was not accepted after all.
+DELETE FROM asked_nonces WHERE tx_id = :id;
+
+-- forget_asked_nonces --
+-- Nonces from there on will be given out again.
+DELETE FROM asked_nonces WHERE chain_id = :chain_id AND address = :address AND nonce >= :nonce;
+
 -- removed_request --
 -- What an idempotency key was used for, by a transaction that is kept no more.
 SELECT :n AS n, removed.* FROM removed WHERE idempotency_key = :idempotency_key AND tenant = :tenant;
@@ -200,18 +223,38 @@ SELECT hash FROM attempts WHERE hash = :hash LIMIT 1;
 
 -- queued --
 -- What the owner may assign, found by state and never by a cursor; what it has put aside is left out, and so is what is
--- overdue by the store's clock and any node may end.
-SELECT * FROM transactions
-WHERE chain_id = :chain_id AND address = :address AND state = 'queued' AND held = 0
-    AND (
-        valid_until IS NULL OR valid_until > :now
-        OR EXISTS (SELECT 1 FROM strangers WHERE chain_id = :chain_id AND address = :address AND tx_id IS NULL)
-    )
-    AND NOT EXISTS (
-        SELECT 1 FROM controls WHERE chain_id = :chain_id AND address = :address AND mode <> 'open'
-    )
-    AND id NOT IN (SELECT value FROM json_each(:skip))
-ORDER BY priority DESC, place LIMIT :limit;
+-- overdue by the store's clock and any node may end. Before the others, those that ask for a nonce of their own.
+SELECT * FROM (
+    SELECT * FROM transactions
+    WHERE chain_id = :chain_id AND address = :address AND state = 'queued' AND held = 0 AND asked_nonce IS NOT NULL
+        AND (
+            valid_until IS NULL OR valid_until > :now
+            OR EXISTS (
+                SELECT 1 FROM strangers WHERE chain_id = :chain_id AND address = :address AND tx_id IS NULL
+            )
+        )
+        AND NOT EXISTS (
+            SELECT 1 FROM controls WHERE chain_id = :chain_id AND address = :address AND mode <> 'open'
+        )
+        AND id NOT IN (SELECT value FROM json_each(:skip))
+    ORDER BY asked_nonce LIMIT :asking
+) AS asking
+UNION ALL
+SELECT * FROM (
+    SELECT * FROM transactions
+    WHERE chain_id = :chain_id AND address = :address AND state = 'queued' AND held = 0 AND asked_nonce IS NULL
+        AND (
+            valid_until IS NULL OR valid_until > :now
+            OR EXISTS (
+                SELECT 1 FROM strangers WHERE chain_id = :chain_id AND address = :address AND tx_id IS NULL
+            )
+        )
+        AND NOT EXISTS (
+            SELECT 1 FROM controls WHERE chain_id = :chain_id AND address = :address AND mode <> 'open'
+        )
+        AND id NOT IN (SELECT value FROM json_each(:skip))
+    ORDER BY priority DESC, place LIMIT :limit
+) AS others;
 
 -- marked --
 SELECT * FROM transactions INDEXED BY transactions_marked
@@ -531,6 +574,10 @@ WHERE TRUE
     AND state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired') AND :ended
     AND place < :before
 ORDER BY place DESC LIMIT :limit;
+
+-- batch --
+-- All that was accepted together, in the order in which it was asked for.
+SELECT * FROM transactions WHERE batch = :batch ORDER BY place;
 
 -- queued_ahead --
 -- How many go before it, counted to a limit: whoever looks must not walk a whole queue.

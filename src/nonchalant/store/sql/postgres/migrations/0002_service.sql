@@ -16,6 +16,9 @@ CREATE INDEX transactions_by_nonce ON nonchalant.transactions (nonce, address, c
 -- The one nonce a client takes; any other would not be what it asked for.
 ALTER TABLE nonchalant.transactions ADD COLUMN asked_nonce BIGINT;
 
+CREATE INDEX transactions_asking ON nonchalant.transactions (chain_id, address, asked_nonce)
+    WHERE state = 'queued' AND asked_nonce IS NOT NULL;
+
 -- Whom a client's nonce stands for: asked for again, it is the same transaction, or refused.
 CREATE TABLE nonchalant.asked_nonces (
     chain_id BIGINT NOT NULL,

@@ -16,6 +16,9 @@ CREATE INDEX transactions_by_nonce ON transactions (nonce, address, chain_id) WH
 -- The one nonce a client takes; any other would not be what it asked for.
 ALTER TABLE transactions ADD COLUMN asked_nonce INTEGER;
 
+CREATE INDEX transactions_asking ON transactions (chain_id, address, asked_nonce)
+    WHERE state = 'queued' AND asked_nonce IS NOT NULL;
+
 -- Whom a client's nonce stands for: asked for again, it is the same transaction, or refused.
 CREATE TABLE asked_nonces (
     chain_id INTEGER NOT NULL,
