@@ -126,7 +126,7 @@ def is_alive(process: int) -> bool:
 
 
 def until_gone(process: int) -> None:
-    for _ in range(200):
+    for _ in range(1200):
         if not is_alive(process):
             return
         time.sleep(0.05)
@@ -450,7 +450,7 @@ def test_a_restart_in_the_middle_is_waited_for(tmp_path: Path) -> None:
         assert watching.stdout.readline()
         first.stop(signal.SIGKILL)
         with dev(tmp_path, port=first.port, chain_port=first.chain_port):
-            out, _ = watching.communicate(timeout=60)
+            out, _ = watching.communicate(timeout=180)
     assert watching.returncode == 0
     assert "confirmed" in out
 
@@ -479,8 +479,6 @@ def test_serve_stops_cleanly_and_says_what_it_does(node: Dev, tmp_path: Path) ->
     process.terminate()
     _, rest = process.communicate(timeout=90)
     assert process.returncode == 0
-    assert [json.loads(line)["event"] for line in rest.splitlines()[-3:]] == [
-        "service.stopping",
-        "shutdown.done",
-        "service.stopped",
-    ]
+    # In this order, whatever else a busy machine has it say in between.
+    wanted = ["service.stopping", "shutdown.done", "service.stopped"]
+    assert [event for line in rest.splitlines() if (event := json.loads(line)["event"]) in wanted] == wanted

@@ -22,6 +22,7 @@ from nonchalant.leaving import Leaving
 from nonchalant.ports import Store
 from nonchalant.service import server
 from nonchalant.system import SystemClock
+from tests.e2e.rig import until
 from tests.service.conftest import SENDER, running
 
 # What a hung test would take, not what is tested.
@@ -107,7 +108,7 @@ async def test_neither_a_silent_endpoint_nor_a_silent_store_holds_a_node_that_st
         stores.append(Unreleasing(store))
         return stores[-1]
 
-    async with silent_node() as url, asyncio.timeout(FAR_TOO_LONG):
+    async with silent_node() as url, asyncio.timeout(2 * FAR_TOO_LONG):
         settings = parse_settings(
             f"""
             store = "sqlite:nonchalant.db"
@@ -125,13 +126,14 @@ async def test_neither_a_silent_endpoint_nor_a_silent_store_holds_a_node_that_st
         with capture_logs() as logs:
             async with Nonchalant.open(settings, wrap=Wrap(store=wrapped)) as node:
                 await node.send(chain_id=31337, sender=SENDER, to=SENDER)
-                for _ in range(1000):
-                    if node.engine.desks:
-                        break
-                    await asyncio.sleep(0.01)
+                await until(lambda: node.engine.desks, "a lane is worked", seconds=FAR_TOO_LONG)
     assert stores[0].closed
     told = [(log["event"], log.get("step")) for log in logs if log["event"].startswith("shutdown.")]
-    assert told == [("shutdown.slow", "engine"), ("shutdown.done", None)]
+    # On a busy machine others may be slow as well.
+    assert [(event, step) for event, step in told if step in ("engine", None)] == [
+        ("shutdown.slow", "engine"),
+        ("shutdown.done", None),
+    ]
 
 
 @pytest.mark.parametrize(("method", "code"), [("POST", "store_unavailable"), ("GET", "shutting_down")])

@@ -7,7 +7,7 @@ import itertools
 import os
 import re
 import sqlite3
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -145,6 +145,15 @@ async def sql(store: Store, statement: str, *values: object) -> Sequence[Any]:
     async with store._work.pool.acquire() as connection, connection.transaction():
         await connection.execute(f'SET LOCAL search_path = "{store.schema}"')
         return await connection.fetch(statement, *values)  # type: ignore[no-any-return]
+
+
+async def begun(store: PostgresStore, act: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    """Once it waits for somebody else, or has ended because it did not."""
+    task = asyncio.create_task(act)
+    waiting = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    while not (task.done() or await sql(store, waiting)):  # noqa: ASYNC110 - nobody tells who waits
+        await asyncio.sleep(0.01)
+    return task
 
 
 async def empty(store: PostgresStore) -> None:

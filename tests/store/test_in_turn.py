@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,7 +17,7 @@ from nonchalant.store.postgres import PostgresStore
 from nonchalant.store.talk import Procedure
 from tests.examples import LANE, a_request
 from tests.postgres import Cluster
-from tests.store.acts import LIMITS, accept, on_postgres, sql, take
+from tests.store.acts import LIMITS, accept, begun, on_postgres, take
 
 
 @pytest.fixture
@@ -35,15 +34,6 @@ async def under_way(store: PostgresStore, procedure: Procedure[Any]) -> AsyncIte
     async with store._work.transaction() as connection:
         await store._run(connection, procedure, [])
         yield
-
-
-async def begun(store: PostgresStore, act: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-    """Once it waits for somebody else, or has ended because it did not."""
-    task = asyncio.create_task(act)
-    waiting = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    while not (task.done() or await sql(store, waiting)):  # noqa: ASYNC110 - nobody tells who waits
-        await asyncio.sleep(0.01)
-    return task
 
 
 async def test_a_key_that_is_on_its_way_to_what_is_removed_is_known_all_the_same(store: PostgresStore) -> None:

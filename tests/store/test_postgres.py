@@ -23,6 +23,7 @@ from tests.store.acts import (
     OTHER_LANE,
     Counting,
     accept,
+    begun,
     filler,
     on_a_server,
     on_postgres,
@@ -316,8 +317,7 @@ async def test_a_key_that_is_just_being_removed_executes_nothing_again(store: Po
     other = await second(store, postgres)
     async with store._work.transaction() as connection:
         await store._run(connection, _removing("old"), [])
-        again = asyncio.create_task(other.accept([a_request("new", idempotency_key="k")], limits=LIMITS))
-        await asyncio.sleep(0.1)
+        again = await begun(store, other.accept([a_request("new", idempotency_key="k")], limits=LIMITS))
         assert not again.done()
     [answer] = await again
     assert type(answer).__name__ == "Removed"

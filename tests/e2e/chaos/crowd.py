@@ -97,6 +97,7 @@ class Member:
     log: Path = Path()
     lives: int = 0
     frozen: bool = False
+    told_to_stop: bool = False
 
     @property
     def url(self) -> str:
@@ -129,6 +130,7 @@ class Member:
     def start(self, crash_at: str | None, freeze_at: str | None = None) -> None:
         self.log = self.folder / f"{self.name}-{self.lives}.log"
         self.lives += 1
+        self.told_to_stop = False
         arguments = ["--config", str(self.folder / f"{self.name}.toml")]
         arguments += [] if crash_at is None else ["--crash-at", crash_at]
         arguments += [] if freeze_at is None else ["--freeze-at", freeze_at]
@@ -138,6 +140,12 @@ class Member:
     def signal(self, number: signal.Signals) -> None:
         if self.process is not None and self.process.pid is not None and self.is_alive:
             os.kill(self.process.pid, number)
+
+    def tell_to_stop(self) -> None:
+        """Once a life: to a node, a second signal means at once, whatever is under way."""
+        if not self.told_to_stop:
+            self.told_to_stop = True
+            self.signal(signal.SIGTERM)
 
     async def ended(self) -> int:
         assert self.process is not None
@@ -227,13 +235,13 @@ class Crowd:
         await asyncio.sleep(LONGEST_LIFE_SECONDS)
         await until(lambda: not one.frozen, "awake again", seconds=60)
         self.lookout.left("SIGTERM", one.owner)
-        one.signal(signal.SIGTERM)
+        one.tell_to_stop()
 
     async def dissolve(self) -> None:
         """All of them stop in good order."""
         self._over = True
         for one in self.members:
-            one.signal(signal.SIGTERM)
+            one.tell_to_stop()
 
     def kill_all(self) -> None:
         self._over = True

@@ -12,8 +12,10 @@ import pytest
 from nonchalant import app, assign, attend, broadcast, desk, engine, follow, panel, policy
 from nonchalant.config import Settings
 from nonchalant.engine import EngineRules
-from nonchalant.model import Speed
+from nonchalant.model import Millis, Speed
 from nonchalant.policy import Patience
+from nonchalant.ports import Clock
+from nonchalant.system import SystemClock
 
 PATIENCE = Patience(resend_after=200, bump_after=dict.fromkeys(Speed, 400))
 QUICK = {
@@ -32,9 +34,22 @@ QUICK = {
 }
 
 
+class Ahead(SystemClock):
+    """The system's clock, which a scenario moves forward instead of waiting: as if the machine had slept."""
+
+    def __init__(self) -> None:
+        self.ahead = 0  # milliseconds
+
+    def now(self) -> Millis:
+        return super().now() + self.ahead
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead / 1000
+
+
 @contextmanager
-def in_haste() -> Iterator[None]:
-    """Nodes opened in here lose patience quickly."""
+def in_haste(clock: Clock) -> Iterator[None]:
+    """Nodes opened in here lose patience quickly, and go by this clock."""
     real = app.engine_rules
 
     def rules(settings: Settings, *args: Any, **more: Any) -> EngineRules:
@@ -46,4 +61,5 @@ def in_haste() -> Iterator[None]:
         for (module, name), value in QUICK.items():
             patch.setattr(module, name, value)
         patch.setattr(app, "engine_rules", rules)
+        patch.setattr(app, "SystemClock", lambda: clock)
         yield

@@ -10,6 +10,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from tests.anvil import Anvil
 from tests.e2e import ledger
 from tests.e2e.rig import payment, settings, until
 from tests.e2e.scenarios import books
-from tests.e2e.scenarios.haste import in_haste
+from tests.e2e.scenarios.haste import Ahead, in_haste
 
 GWEI = 10**9
 ETHER = 10**18
@@ -46,6 +47,11 @@ BIDDER = anvil.ADDRESSES[4]  # no account of ours
 TRANSFER = {"value": "0x1", "gas": "0x5208"}
 # In anvil, what pays more goes into a block first: this much wins against what we offer.
 DEAR = 500 * GWEI
+
+# Seconds until a deadline that a scenario means to pass: far off for what comes before it, however busy the machine.
+SOON = 60.0
+# A lease that outlasts a clock moved so far: whoever passes a deadline should not lose its lanes on the way.
+LONG_LEASE = 300
 
 
 class Fickle:
@@ -63,6 +69,7 @@ class Scene:
     def __init__(self, chain: Anvil, folder: Path) -> None:
         self.chain = chain
         self.folder = folder
+        self.clock = Ahead()
         self.proxies: list[FaultProxy] = []
         self.signers: dict[str, Fickle] = {}
         self._ids: dict[str, TxId] = {}
@@ -226,6 +233,16 @@ class Scene:
 
         await self.until(there, f"{below} nonces final", tick=self.tick)
 
+    # time
+
+    def soon(self) -> datetime:
+        """A deadline that nothing comes near, until it is passed."""
+        return datetime.fromtimestamp(self.clock.now() / 1000 + SOON, UTC)
+
+    def pass_by(self, deadline: datetime) -> None:
+        """The next moment that anybody looks at the clock is after it."""
+        self.clock.ahead += max(0, round(deadline.timestamp() * 1000) - self.clock.now()) + 1
+
     # what the store says
 
     async def tx(self, key: str) -> Transaction:
@@ -261,7 +278,7 @@ class Scene:
         what: str | Callable[[], str],
         *,
         tick: Callable[[], Awaitable[object]] | None = None,
-        seconds: float = 15,
+        seconds: float = 90,
     ) -> None:
         await until(condition, what, tick=tick, seconds=seconds, every=0.02)
 
@@ -419,7 +436,7 @@ async def opened(folder: Path, slots_in_an_epoch: int = 1) -> AsyncIterator[Scen
     async with anvil.running(slots_in_an_epoch=slots_in_an_epoch) as chain:
         scene = Scene(chain, folder)
         try:
-            with in_haste():
+            with in_haste(scene.clock):
                 yield scene
         finally:
             await scene.close()

@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from datetime import UTC, datetime, timedelta
-
 import pytest
 
 from nonchalant.model import Event, Mode, State
 from tests.e2e.scenarios.conftest import Interlude
-from tests.e2e.scenarios.scene import ALICE, GWEI, Scene
-
-SOON = 0.8  # seconds: long enough to be sent, short enough to wait for
-
-
-def soon(seconds: float = SOON) -> datetime:
-    return datetime.now(UTC) + timedelta(seconds=seconds)
-
-
-async def passed(deadline: datetime) -> None:
-    await asyncio.sleep(max(0.0, deadline.timestamp() - time.time()) + 0.01)
+from tests.e2e.scenarios.scene import ALICE, GWEI, LONG_LEASE, Scene
 
 
 @pytest.mark.parametrize("obstacle", ["paused", "no funds", "no endpoint", "held"])
 async def test_a_deadline_that_passes_in_the_queue_spends_no_nonce(
     scene: Scene, interlude: Interlude, obstacle: str
 ) -> None:
-    await scene.start()
+    await scene.start(lease=LONG_LEASE)
     outage = None
     if obstacle == "paused":
         await scene.node.asking.control(scene.lane, Mode.PAUSED)
@@ -35,12 +21,12 @@ async def test_a_deadline_that_passes_in_the_queue_spends_no_nonce(
         await scene.chain.set_balance(ALICE, 0)
     elif obstacle == "no endpoint":
         outage = scene.proxy.status(503)
-    deadline = soon()
+    deadline = scene.soon()
     await scene.pay("late", valid_until=deadline)
     if obstacle == "held":
         await (await scene.handle("late")).hold()
     await interlude()
-    await passed(deadline)
+    scene.pass_by(deadline)
     await scene.become(State.EXPIRED)
     if outage is not None:
         outage.off()
@@ -56,14 +42,14 @@ async def test_a_deadline_that_passes_in_the_queue_spends_no_nonce(
 async def test_what_is_sent_and_passes_its_deadline_has_its_nonce_consumed_by_what_does_nothing(
     scene: Scene, interlude: Interlude
 ) -> None:
-    await scene.start()
-    deadline = soon()
+    await scene.start(lease=LONG_LEASE)
+    deadline = scene.soon()
     await scene.pay("before")
     await scene.pay("late", valid_until=deadline)
     await scene.pay("behind")
     await scene.sent()
     await interlude()
-    await passed(deadline)
+    scene.pass_by(deadline)
     await scene.cancelling("late")
     await scene.settle()
     assert await scene.nonces("before", "late", "behind") == [0, 1, 2]
@@ -71,24 +57,24 @@ async def test_what_is_sent_and_passes_its_deadline_has_its_nonce_consumed_by_wh
 
 
 async def test_what_is_mined_before_its_deadline_is_confirmed_after_it(scene: Scene, interlude: Interlude) -> None:
-    await scene.start()
-    deadline = soon()
+    await scene.start(lease=LONG_LEASE)
+    deadline = scene.soon()
     await scene.pay("a", valid_until=deadline)
     await scene.sent()
     await scene.mined("a")
     await interlude()
-    await passed(deadline)
+    scene.pass_by(deadline)
     await scene.settle()
     assert (await scene.audit()).cancels == 0
 
 
 async def test_what_is_sent_may_still_win_after_its_deadline(scene: Scene, interlude: Interlude) -> None:
-    await scene.start()
-    deadline = soon()
+    await scene.start(lease=LONG_LEASE)
+    deadline = scene.soon()
     await scene.pay("a", valid_until=deadline)
     await scene.sent()
     late = scene.proxy.late_delivery(matching=lambda sent: sent.to == ALICE)
-    await passed(deadline)
+    scene.pass_by(deadline)
     await late.struck()
     await interlude()
     await scene.mined("a")
@@ -99,12 +85,12 @@ async def test_what_is_sent_may_still_win_after_its_deadline(scene: Scene, inter
 
 
 async def test_a_deadline_that_passes_while_nobody_works_the_lane_holds_all_the_same(scene: Scene) -> None:
-    await scene.start(window=1)
-    deadline = soon(0.4)
+    await scene.start(window=1, lease=LONG_LEASE)
+    deadline = scene.soon()
     await scene.pay("flying", "queued", valid_until=deadline)
     await scene.sent("flying")
     await scene.kill()
-    await passed(deadline)
+    scene.pass_by(deadline)
     before = len(scene.proxy.sent)
     await scene.come_back()
     await scene.cancelling("flying")
@@ -114,13 +100,13 @@ async def test_a_deadline_that_passes_while_nobody_works_the_lane_holds_all_the_
 
 
 async def test_what_a_reorg_gives_back_after_its_deadline_is_not_sent_again(scene: Scene, interlude: Interlude) -> None:
-    await scene.start()
+    await scene.start(lease=LONG_LEASE)
     await scene.mine(2)
-    deadline = soon()
+    deadline = scene.soon()
     await scene.pay("a", valid_until=deadline)
     await scene.sent()
     await scene.mined("a")
-    await passed(deadline)
+    scene.pass_by(deadline)
     before = len(scene.proxy.sent)
     await scene.chain.reorg(1)
     await interlude()
@@ -130,13 +116,13 @@ async def test_what_a_reorg_gives_back_after_its_deadline_is_not_sent_again(scen
 
 
 async def test_what_is_cancelled_before_its_deadline_is_called_cancelled(scene: Scene, interlude: Interlude) -> None:
-    await scene.start()
-    deadline = soon()
+    await scene.start(lease=LONG_LEASE)
+    deadline = scene.soon()
     await scene.pay("a", valid_until=deadline)
     await scene.sent()
     await scene.cancel("a")
     await interlude()
-    await passed(deadline)
+    scene.pass_by(deadline)
     await scene.cancelling("a")
     await scene.settle()
     await scene.audit(cancelled=["a"])

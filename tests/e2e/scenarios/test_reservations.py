@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from nonchalant.errors import WishRefused
 from tests.e2e.scenarios.conftest import Interlude
-from tests.e2e.scenarios.scene import ALICE, GWEI, Scene
+from tests.e2e.scenarios.scene import ALICE, GWEI, LONG_LEASE, SOON, Scene
 from tests.lessons import lesson
-
-SHORT = 0.6  # seconds that a holder has who will be late
 
 
 async def test_bytes_that_were_given_are_sent_again_whatever_becomes_of_our_node_and_its_pool(
@@ -78,12 +74,13 @@ async def test_a_nonce_given_back_below_what_is_sent_is_filled_without_traffic(
 async def test_a_reservation_past_its_time_is_closed_by_a_filler_and_never_by_a_payment(
     scene: Scene, interlude: Interlude
 ) -> None:
-    await scene.start()
-    nonce = await scene.reserve(SHORT)
+    await scene.start(lease=LONG_LEASE)
+    nonce = await scene.reserve(SOON)
+    over = scene.soon()
     await scene.pay("behind")
     await scene.sent()
     await interlude()
-    await asyncio.sleep(SHORT)
+    scene.pass_by(over)
     await scene.pay("later")
     with pytest.raises(WishRefused):
         await scene.used(nonce, scene.sign(nonce, "outside"))
@@ -99,12 +96,13 @@ async def test_a_late_holder_s_bytes_that_win_against_the_filler_settle_the_nonc
     scene: Scene, interlude: Interlude
 ) -> None:
     """He never said what he signed, and his time was over: nobody else's payment was ever at his nonce."""
-    await scene.start()
-    nonce = await scene.reserve(SHORT)
+    await scene.start(lease=LONG_LEASE)
+    fillers = scene.proxy.late_delivery(matching=lambda sent: sent.to == ALICE)
+    nonce = await scene.reserve(SOON)
+    over = scene.soon()
     await scene.pay("behind")
     await scene.sent()
-    fillers = scene.proxy.late_delivery(matching=lambda sent: sent.to == ALICE)
-    await asyncio.sleep(SHORT)
+    scene.pass_by(over)
     await fillers.struck()
     await interlude()
     signed = scene.sign(nonce, "outside", price=90 * GWEI)
