@@ -77,6 +77,21 @@ async def test_what_a_node_lets_go_is_taken_at_once(
             assert await owner(stays) in (None, stays.engine.cluster.owner)
 
 
+async def test_what_one_node_accepts_its_owner_hears_of_at_once(
+    site: Site, shared: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a sweep, and without a block: nobody would ever look."""
+    monkeypatch.setattr("nonchalant.parts.SWEEP_SECONDS", 3600.0)
+    async with Nonchalant.open(shared) as works, Nonchalant.open(shared) as accepts:
+        first = await pay(works, "first")
+        await site.become([first], State.SENT, mine=False)
+        assert await owner(works) == works.engine.cluster.owner
+        for number in range(3):
+            told = await pay(accepts, f"told{number}")
+            await site.become([told], State.SENT, mine=False)
+        assert await owner(works) == works.engine.cluster.owner
+
+
 async def test_a_node_goes_on_when_its_connections_were_cut(site: Site, shared: Settings, postgres: Cluster) -> None:
     async with Nonchalant.open(shared) as node:
         handles = []
