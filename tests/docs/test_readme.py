@@ -10,6 +10,7 @@ from typing import Any
 from nonchalant.devchain import MNEMONIC, RECIPIENT
 from tests import anvil
 from tests.docs.pages import ROOT, Block, blocks
+from tests.service.conftest import CHECKSUMMED
 
 
 def example() -> Block:
@@ -109,6 +110,7 @@ async def test_the_code_that_calls_the_service_works(tmp_path: Path) -> None:
     from nonchalant.service.server import bind, serve, url_of
 
     shown, stop = code_of("call-it-from-python"), asyncio.Event()
+    for_web3 = code_of("use-it-with-web3py")
     async with a_node(tmp_path) as nc:
         with bind(Listen("127.0.0.1", 0)) as listening:
             serving = asyncio.create_task(serve(nc, listening, stop))
@@ -116,6 +118,8 @@ async def test_the_code_that_calls_the_service_works(tmp_path: Path) -> None:
                 tx_id = await shown["pay"](client, 7, RECIPIENT, 5)
                 assert tx_id == await shown["pay"](client, 7, RECIPIENT, 5)
                 assert (await shown["outcome"](client, tx_id)).startswith("paid, for ")
+            url, node = url_of(listening), nc.settings.chains[0].endpoints[0].url
+            assert await asyncio.to_thread(for_web3["pay"], node, url, CHECKSUMMED, RECIPIENT, 5) == 1
             stop.set()
             await serving
 

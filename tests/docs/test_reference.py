@@ -8,6 +8,7 @@ import pytest
 
 import nonchalant
 import nonchalant.client
+import nonchalant.web3
 from docs import generate, inventory
 from nonchalant import lifecycle
 from nonchalant.config import parse_settings
@@ -91,7 +92,8 @@ def test_every_public_name_is_importable_and_documented() -> None:
         assert getattr(nonchalant, public) is not None
         assert f"| `{public}` |" in text, public
     _, _, of_the_client = text.partition("## The client")
-    assert [public for public in nonchalant.client.__all__ if f"`{public}`" not in of_the_client] == []
+    named = [*nonchalant.client.__all__, *nonchalant.web3.__all__]
+    assert [public for public in named if f"`{public}`" not in of_the_client] == []
 
 
 def test_the_table_of_contents_has_every_page() -> None:

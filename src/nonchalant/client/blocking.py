@@ -223,6 +223,10 @@ class BlockingClient:
     release = _blocking(Client.release)
     lanes = _blocking(Client.lanes)
 
+    def do(self, work: Callable[[Client], Coroutine[Any, Any, R]]) -> R:
+        """Several calls in one go: what the asynchronous client does with this function."""
+        return self.loop.run(work(self.inner))
+
     def lane(self, chain_id: int, address: str) -> BlockingLane:
         """One account on one chain: to look at, to steer, or to reserve its nonces."""
         return BlockingLane(self.inner.lane(chain_id, address), self.loop)
