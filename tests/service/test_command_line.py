@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ import pytest
 from nonchalant.chain.evm.keccak import keccak
 from nonchalant.cli.client import Client
 from nonchalant.devchain import RECIPIENT
+from nonchalant.store import migrations
 from tests import anvil
 from tests.ports import free_port
 
@@ -453,6 +455,17 @@ def test_a_restart_in_the_middle_is_waited_for(tmp_path: Path) -> None:
             out, _ = watching.communicate(timeout=180)
     assert watching.returncode == 0
     assert "confirmed" in out
+
+
+def test_a_database_of_an_older_version_is_brought_up_to_date(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    connection = sqlite3.connect(home / "nonchalant.db", isolation_level=None)
+    migrations.create(connection, "old", migrations.known()[:1])
+    connection.close()
+    with dev(home) as running:
+        assert running.json("send", "--to", RECIPIENT)["state"] == "confirmed"
+    assert migrations.status(f"sqlite:{home / 'nonchalant.db'}").is_current
 
 
 def test_serve_stops_cleanly_and_says_what_it_does(node: Dev, tmp_path: Path) -> None:

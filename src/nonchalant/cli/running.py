@@ -23,6 +23,7 @@ from nonchalant.config import Listen, Settings, load_settings
 from nonchalant.devchain import Anvil, Home
 from nonchalant.errors import BadSettings
 from nonchalant.service import server
+from nonchalant.store import migrations
 from nonchalant.store.sqlite import SqliteStore
 from nonchalant.system import SystemClock, SystemEntropy
 from nonchalant.waiting import within
@@ -94,8 +95,9 @@ async def _make_consistent(home: Home, *, fresh: bool) -> None:
 
 
 async def _remembered(home: Home) -> int:
-    """The highest block that the database calls final."""
+    """The highest block that the database calls final. One of an older version is brought up to date first."""
     try:
+        _bring_up_to_date(f"sqlite:{home.database}")
         store = SqliteStore.open(home.database, clock=SystemClock(), entropy=SystemEntropy())
     except BadSettings as error:
         raise BadSettings(f"{error}; or begin anew with --fresh") from None
@@ -103,6 +105,13 @@ async def _remembered(home: Home) -> int:
         return max((lane.record.seen_block for lane in await store.lanes()), default=0)
     finally:
         await store.close()
+
+
+def _bring_up_to_date(url: str) -> None:
+    found = migrations.status(url)
+    if 0 < found.version < found.latest:
+        migrations.migrate(url)
+        say(f"the database had schema version {found.version}, and has {found.latest} now")
 
 
 async def _stop(anvil: Anvil) -> None:
