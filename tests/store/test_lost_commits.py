@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from nonchalant.errors import LeaseLost, RowMoved
 from nonchalant.ports import Filter
 from nonchalant.store.connections import Connections
 from nonchalant.store.postgres import PostgresStore
+from tests.conftest import ROOT
 from tests.examples import LANE
 from tests.postgres import Cluster, give, program, running, unprivileged
 from tests.store.acts import accept, filler, open_patiently, take
@@ -279,3 +283,135 @@ async def test_tables_that_are_written_anew_are_the_same_tables(server: Cluster)
     again = await opened(server, "rewritten")
     assert await again.incarnation() == 0
     await again.close()
+
+
+# the guide: what it says is done, to the letter
+
+
+@dataclass(frozen=True, slots=True)
+class Relayer:
+    """The database and the user that the guide speaks of."""
+
+    server: Cluster
+    folder: Path
+
+    async def opened(self, server: Cluster | None = None) -> PostgresStore:
+        port = (server or self.server).port
+        store = await open_patiently(f"postgresql://relayer@127.0.0.1:{port}/relayer")
+        await store.declare([LANE])
+        return store
+
+    def follow(self, word: str) -> None:
+        """Every command of the guide with this word in it, in a folder of our own."""
+        guide = (ROOT / "docs/how-to/back-up-and-restore.md").read_text()
+        lines = [line for block in re.findall(r"```sh\n(.*?)```", guide, re.DOTALL) for line in block.splitlines()]
+        commands = [line for line in lines if word in line]
+        assert commands, f"the guide does not say {word} any more"
+        surroundings = {
+            **os.environ,
+            "PATH": f"{Path(program('pg_dump')).parent}:{os.environ['PATH']}",
+            "PGHOST": "127.0.0.1",
+            "PGPORT": str(self.server.port),
+            "PGUSER": "relayer",
+            "PGDATABASE": "relayer",
+        }
+        for command in commands:
+            run_in(self.folder, surroundings, [*unprivileged(), "sh", "-ec", command])
+
+
+def run_in(folder: Path, surroundings: Mapping[str, str], command: Sequence[str]) -> None:
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=folder, env=surroundings)
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+
+
+@pytest.fixture
+async def relayer(server: Cluster) -> AsyncIterator[Relayer]:
+    connection = await asyncpg.connect(server.dsn)
+    for statement in (
+        "CREATE USER relayer",
+        "CREATE USER replicator REPLICATION",
+        "CREATE DATABASE relayer OWNER relayer",
+    ):
+        await connection.execute(statement)
+    await connection.close()
+    folder = server.folder / "guide"
+    folder.mkdir()
+    give(folder)
+    yield Relayer(server, folder)
+    shutil.rmtree(folder)
+    connection = await asyncpg.connect(server.dsn)
+    for statement in ("DROP DATABASE relayer WITH (FORCE)", "DROP USER relayer", "DROP USER replicator"):
+        await connection.execute(statement)
+    await connection.close()
+
+
+async def test_a_dump_that_is_restored_as_the_guide_says_is_noticed(relayer: Relayer) -> None:
+    store = await relayer.opened()
+    await accept(store, "kept")
+    relayer.follow("pg_dump")
+    await accept(store, "lost")
+    await store.close()
+    relayer.follow("ALTER SCHEMA")
+    relayer.follow("pg_restore")
+    with capture_logs() as logs:
+        again = await relayer.opened()
+    assert losses(logs) == 1
+    assert await again.incarnation() == 1
+    assert [tx.id for tx in await again.transactions(Filter())] == ["kept"]
+    await accept(again, "new")
+    await again.close()
+    # What was moved out of the way is still there.
+    before = await open_patiently(
+        f"postgresql://relayer@127.0.0.1:{relayer.server.port}/relayer?schema=nonchalant_before"
+    )
+    assert {tx.id for tx in await before.transactions(Filter())} == {"kept", "lost"}
+    await before.close()
+
+
+async def test_a_copy_of_the_server_that_recovers_as_the_guide_says_is_noticed(relayer: Relayer) -> None:
+    store = await relayer.opened()
+    await accept(store, "kept")
+    relayer.follow("pg_basebackup")
+    await accept(store, "lost")
+    await store.close()
+    relayer.follow("recovery.signal")
+    relayer.follow("restore_command")
+    restored = Cluster(relayer.folder)
+    (relayer.folder / "backup").rename(restored.data)
+    restored.start()
+    try:
+        connection = await asyncpg.connect(restored.dsn)
+        async with asyncio.timeout(120):
+            while await connection.fetchval("SELECT pg_is_in_recovery()"):  # noqa: ASYNC110 - the server tells nobody
+                await asyncio.sleep(0.02)
+        await connection.close()
+        with capture_logs() as logs:
+            again = await relayer.opened(restored)
+        assert losses(logs) == 1
+        assert await again.incarnation() == 1
+        assert [tx.id for tx in await again.transactions(Filter())] == ["kept"]
+        await again.close()
+    finally:
+        restored.stop(signal.SIGQUIT)
+
+
+async def test_a_snapshot_that_nobody_saw_replaced_is_told_by_hand_as_the_guide_says(relayer: Relayer) -> None:
+    server = relayer.server
+    store = await relayer.opened()
+    await accept(store, "kept")
+    server.stop()
+    copy = copied(server, "unseen")
+    server.start()
+    await accept(store, "lost")
+    await store.close()
+    server.stop()
+    put_back(server, copy)
+    server.start()
+    store = await relayer.opened()
+    assert await store.incarnation() == 0, "then nobody needs to tell it"
+    await store.close()
+    relayer.follow("system_identifier = 0")
+    for _ in range(2):  # once, however often nodes start
+        again = await relayer.opened()
+        assert await again.incarnation() == 1
+        await again.close()
