@@ -19,6 +19,7 @@ class Flaky:
 
     behind: str
     faults: list[str | tuple[int, str, str]] = field(default_factory=list)
+    cuts: list[int] = field(default_factory=list)  # after how many bytes each stream is cut off
     seen: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     url: str = ""
 
@@ -39,10 +40,23 @@ class Flaky:
                 request.method, self.behind + request.path_qs, data=await request.read() or None, headers=headers
             ) as answer,
         ):
+            if answer.content_type == "text/event-stream":
+                return await self.stream(request, answer)
             raw = await answer.read()
             if fault == LOSE_ANSWER:
                 return self.cut(request)
             return web.Response(status=answer.status, body=raw, content_type=answer.content_type)
+
+    async def stream(self, request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+        """What goes on is passed on byte by byte, up to where it is cut."""
+        left = self.cuts.pop(0) if self.cuts else None
+        passed = web.StreamResponse(headers={"Content-Type": answer.content_type})
+        await passed.prepare(request)
+        async for piece in answer.content.iter_any():
+            await passed.write(piece[:left])
+            if left is not None and (left := left - len(piece)) <= 0:
+                return self.cut(request)
+        return passed
 
     def cut(self, request: web.Request) -> web.StreamResponse:
         assert request.transport is not None

@@ -26,7 +26,7 @@ from nonchalant import (
     UnknownChain,
     WishRefused,
 )
-from nonchalant.client import Ask, BlockingClient, Client, ServiceUnreachable
+from nonchalant.client import Ask, BlockingClient, Client, ServiceRefused, ServiceUnreachable
 from tests import anvil
 from tests.anvil import Anvil
 from tests.e2e.rig import until
@@ -283,6 +283,66 @@ async def test_a_service_that_is_away_for_a_while_is_waited_for(service: Running
         between.faults = [flaky.LOSE_CALL] * 4  # aiohttp itself asks again on a connection that it used before
         with pytest.raises(ServiceUnreachable):
             await client.settled(tx)
+
+
+# --- events ---
+
+
+async def test_events_come_as_they_happen_and_by_what_is_wanted(service: Running, client: Client) -> None:
+    seen: list[Any] = []
+
+    async def read(**wanted: Any) -> None:
+        async for event in client.events(**wanted):
+            seen.append(event)  # noqa: PERF401 - as they come
+
+    tx = await client.send(**ASK)
+    [accepted] = await client.history(tx)
+    reading = asyncio.create_task(read(after=0, kinds=["tx.*"], lanes=[(31337, SENDER)]))
+    await until(lambda: seen == [accepted], "what was before", seconds=60)
+    await client.hold(tx)
+    await client.cancel(tx)
+    await until(lambda: len(seen) == 3, "what came then", seconds=60)
+    assert [event.kind for event in seen] == ["tx.accepted", "tx.held", "tx.cancelled"]
+    reading.cancel()
+    other = await client.send(**ASK)
+    async for event in client.events(after=0, transactions=[other]):
+        assert (event.tx, event.kind) == (other.id, "tx.accepted")
+        break
+    with pytest.raises(BadRequest):
+        await anext(client.events(kinds=["tx.nonsense"]))
+    with pytest.raises(ServiceRefused) as caught:
+        await anext(client.events(after=10**6))
+    assert (caught.value.status, caught.value.code) == (410, "position_gone")
+
+
+async def test_events_are_neither_lost_nor_repeated_where_the_stream_is_cut(service: Running) -> None:
+    async with flaky.before(service.url) as between, Client(between.url) as client:
+        sent = [await client.send(**ASK) for _ in range(10)]
+        expected = [event for tx in sent for event in await client.history(tx)]
+        between.seen.clear()
+        between.cuts = [0, 40, 150, 700]
+        seen = []
+        async for event in client.events(after=0, kinds=["tx.accepted"]):
+            seen.append(event)
+            if len(seen) == len(expected):
+                break
+        assert seen == expected
+        assert len(between.seen) == 5
+        between.faults = [flaky.LOSE_CALL] * 20
+        with pytest.raises(ServiceUnreachable):
+            async with Client(between.url, retries=1) as hasty:
+                await anext(hasty.events(after=0))
+
+
+async def test_the_blocking_client_iterates_over_events(service: Running) -> None:
+    def work() -> None:
+        with BlockingClient(service.url) as client:
+            tx = client.send(**ASK)
+            for event in client.events(after=0, transactions=[tx]):
+                assert event.kind == "tx.accepted"
+                break
+
+    await asyncio.to_thread(work)
 
 
 # --- who calls ---

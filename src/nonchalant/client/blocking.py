@@ -93,7 +93,8 @@ def _iterating(
             while (item := self.loop.run(_next(items))) is not _END:
                 yield item  # type: ignore[misc] # what is not the end is an item
         finally:
-            self.loop.run(_closed(items))
+            if self.loop.is_running:  # else its connections are gone already
+                self.loop.run(_closed(items))
 
     return call
 
@@ -216,6 +217,7 @@ class BlockingClient:
     settled = _blocking(Client.settled)
     transactions = _iterating(Client.transactions)
     history = _blocking(Client.history)
+    events = _iterating(Client.events)
     cancel = _blocking(Client.cancel)
     bump = _blocking(Client.bump)
     replace = _blocking(Client.replace)

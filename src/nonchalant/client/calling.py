@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
+from contextlib import aclosing
 from types import TracebackType
 from typing import Final, Self, Unpack
 from urllib.parse import quote
 
 from nonchalant.client.access import Access
 from nonchalant.client.asks import Ask, NewPayload, body_of, fees_written
+from nonchalant.client.events import follow
 from nonchalant.client.lanes import ClientLane
 from nonchalant.client.refusals import ServiceUnreachable
 from nonchalant.client.service import FIRST_PAUSE, Service
@@ -119,6 +121,7 @@ class Client:
         nonce: int | None = None,
         hash: str | bytes | None = None,
         idempotency_key: str | None = None,
+        batch: str | None = None,
     ) -> AsyncIterator[TransactionView]:
         """Those that fit, newest first, page after page."""
         query: dict[str, object] = {
@@ -128,6 +131,7 @@ class Client:
             "nonce": nonce,
             "hash": "0x" + hash.hex().removeprefix("0x") if isinstance(hash, bytes) else hash,
             "idempotency_key": idempotency_key,
+            "batch": batch,
             "limit": PAGE,
         }
         while True:
@@ -141,6 +145,29 @@ class Client:
     async def history(self, tx: str | TransactionView) -> list[EventView]:
         """All that happened to a transaction, in order."""
         return (await self._service.get(f"{_path(tx)}/events", EventsView)).events
+
+    async def events(
+        self,
+        *,
+        after: int | None = None,
+        lanes: Iterable[tuple[int, str]] = (),
+        transactions: Iterable[str | TransactionView] = (),
+        kinds: Iterable[str] = (),
+    ) -> AsyncIterator[EventView]:
+        """What happens, as it happens, in the order of its positions: after this one, or from now on.
+
+        It goes on over lost connections, on whichever node answers, without missing any. To go on after a restart of your
+        own, keep the `position` of the last one that you are done with. `kinds` are kinds or families such as `tx.*`.
+        """
+        query = [
+            *(("lane", f"{chain_id}:{address}") for chain_id, address in lanes),
+            *(("tx", _id(tx)) for tx in transactions),
+            *(("kind", kind) for kind in kinds),
+        ]
+        stream = follow(self._service, query, after)
+        async with aclosing(stream):
+            async for event in stream:
+                yield event
 
     # changing one's mind: each gives the transaction as it is then
 

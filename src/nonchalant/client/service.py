@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
@@ -22,6 +21,9 @@ T = TypeVar("T")
 # Between two tries, in seconds; each pause is about twice the one before, up to what a service may ask for.
 FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 30.0
+
+# A stream says something every 15 seconds, be it that there is nothing to say.
+LONGEST_SILENCE: Final = 45.0
 
 # Answers that say that nothing was done, whatever was asked.
 NOTHING_DONE: Final = frozenset({"busy", "not_ready", "shutting_down", "body_too_slow"})
@@ -97,16 +99,31 @@ class Service:
     async def delete(self, path: str, kind: type[T]) -> T:
         return await self._call("DELETE", path, kind)
 
-    @asynccontextmanager
-    async def stream(self, path: str, query: Mapping[str, str], headers: Mapping[str, str]) -> AsyncIterator[Any]:
-        """An answer that goes on; the `aiohttp.ClientResponse`, whatever its status."""
+    async def lines(
+        self, path: str, query: Sequence[tuple[str, str]], headers: Mapping[str, str]
+    ) -> AsyncGenerator[str | Answer | Silence, None]:
+        """An answer that goes on, line by line; at its end what came instead of more, if it is known."""
         import aiohttp
 
-        patience = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=self._timeout * 2)
-        async with self._open().get(
-            self.access.url + path, params=query, headers={**self._headers(), **headers}, timeout=patience
-        ) as answer:
-            yield answer
+        patience = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=LONGEST_SILENCE)
+        try:
+            async with self._open().get(
+                self.access.url + path,
+                params=query,
+                headers={**self._headers(), **headers},
+                timeout=patience,
+                allow_redirects=False,
+            ) as answer:
+                if answer.status != 200:
+                    yield Answer(answer.status, await answer.read(), _seconds(answer.headers.get("Retry-After")))
+                    return
+                rest = b""
+                async for piece in answer.content.iter_any():
+                    *lines, rest = (rest + piece).split(b"\n")
+                    for line in lines:
+                        yield line.decode(errors="replace").removesuffix("\r")
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            yield Silence(f"cannot reach the service at {self.access.url} ({_reason(error)})", heard=False)
 
     async def close(self) -> None:
         if self._session is not None:
@@ -146,7 +163,7 @@ class Service:
             spread = self.entropy.uniform(0.75, 1.25)
             pause = pause_before_repeating(outcome, tried, is_safe=is_safe, spread=spread)
             if pause is None or tried >= self.retries:
-                raise self._failure(outcome, heard=heard and method != "GET", key=key) from None
+                raise self.failure(outcome, heard=heard and method != "GET", key=key) from None
             await self.clock.sleep(pause)
             tried += 1
 
@@ -178,7 +195,7 @@ class Service:
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             return Silence(f"the service at {self.access.url} did not answer ({_reason(error)})", heard=True)
 
-    def _failure(self, outcome: Answer | Silence, *, heard: bool, key: str | None) -> NonchalantError:
+    def failure(self, outcome: Answer | Silence, *, heard: bool = False, key: str | None = None) -> NonchalantError:
         if isinstance(outcome, Silence):
             return self.unreachable(outcome.why, heard=heard, key=key)
         problem = problem_in(outcome.body)
