@@ -27,7 +27,7 @@ from nonchalant.model import (
     Transaction,
     Wanted,
 )
-from nonchalant.rejections import Fate, Rejection, classify
+from nonchalant.rejections import Fate, Rejection, Remedy, classify
 
 # How many of a lane's lowest slots are repriced: what is behind them cannot be mined before them anyway.
 BUMPED_AT_ONCE = 4
@@ -38,8 +38,13 @@ BLOCKS_BEFORE_A_BUMP = 2
 # How long a nonce that its holder used may wait for the chain before somebody should look.
 RESERVATION_PATIENCE: Millis = 600_000
 
-# How often bytes that some endpoints refuse, and others do not answer to, are handed over before they are given up.
+# How often bytes that some endpoints refuse, and others do not answer to, are handed over before they are given up; and
+# how often if the answer may be about the call, by a gateway that is out of order for minutes.
 ROUNDS_BEFORE_GIVING_UP = 8
+ROUNDS_IF_VAGUE = 40
+
+# Refusals that may speak of something else than the transaction, though sending it again does not help.
+VAGUE = frozenset({Rejection.INVALID_REQUEST, Rejection.BLOB_RELATED, Rejection.EIP155_REQUIRED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,11 @@ class Sending:
     refused_by: frozenset[str] = frozenset()  # endpoints that refused the bytes themselves
     said: Mapping[str, str] = field(default_factory=dict)  # by endpoint: `ACCEPTED`, or the class of its last refusal
 
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether every endpoint that answers says of it what sending it again, at whatever price, does not mend."""
+        return not self.accepted and bool(self.said) and all(map(_is_lasting, self.said.values()))
+
     def started(self, at: Millis, block: int) -> Sending:
         first = self.handed == 0
         return replace(
@@ -127,6 +137,11 @@ BY_NAME: Mapping[str | None, Rejection] = {rejection.value: rejection for reject
 # What an attempt's `answer` says beside the classes of refusal.
 ACCEPTED = "accepted"
 UNKNOWN = "unknown"
+
+
+def _is_lasting(said: str) -> bool:
+    rejection = BY_NAME.get(said)
+    return rejection is not None and rejection.remedy is Remedy.FIX_PAYLOAD
 
 
 def fate_of(answer: Answer) -> tuple[Fate, Rejection | None]:
@@ -246,7 +261,7 @@ def next_move(
     # Its payload is not ours to sign.
     can_bump &= newest.kind is not AttemptKind.OUTSIDE
     # Nor does a price mend bytes that nodes refuse for what they are; each new attempt would only be refused anew.
-    can_bump &= sending.accepted or not sending.refused_by
+    can_bump &= sending.accepted or not (sending.refused_by or sending.is_hopeless)
     is_over = patience.is_over(speed, waited=ticks - sending.since, blocks=head - sending.block)
     if can_bump and market is not None and slot.price is not None and is_over:
         offer = prices.raised(slot.price, wish, market, rules)
@@ -303,14 +318,19 @@ def _refusal_mark(attempt: Attempt) -> tuple[str, str] | None:
 
 
 def is_refused_for_good(slot: Slot, sending: Sending, endpoints: int) -> bool:
-    """Whether every endpoint has refused the payload's bytes themselves, or some did, time and again, and none took them.
+    """Whether every endpoint has refused the payload's bytes themselves, or some did, time and again, and none took them;
+    or whether all that answer say, time and again, what no further sending mends, such as too much gas.
 
-    One that did not answer may hold them all the same, so the slot itself cannot be given back.
+    One that did not answer may hold them all the same, and what is no refusal of the bytes proves nothing, so the slot
+    itself cannot be given back.
     """
     if slot.wanted is not Wanted.PAYLOAD or slot.tx_id is None or sending.accepted or sending.under_way:
         return False
-    enough = len(sending.refused_by) >= endpoints or (sending.refused_by and sending.rounds >= ROUNDS_BEFORE_GIVING_UP)
-    return bool(enough) and sending.rounds > 1
+    if len(sending.refused_by) >= endpoints:
+        return sending.rounds > 1
+    vague = any(BY_NAME.get(said) in VAGUE for said in sending.said.values())
+    enough = ROUNDS_IF_VAGUE if vague and not sending.refused_by else ROUNDS_BEFORE_GIVING_UP
+    return bool(sending.refused_by or sending.is_hopeless) and sending.rounds >= enough
 
 
 class Estimate(Enum):

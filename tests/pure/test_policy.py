@@ -246,6 +246,43 @@ def test_only_a_payload_that_everybody_refuses_and_nobody_took_is_refused_for_go
     assert is_refused_for_good(slot, sending, 2) is refused
 
 
+def told(*answers: Rejection, rounds: int) -> Sending:
+    """Each endpoint said one of these in each round, in this order."""
+    sending = NEVER_SENT
+    for _ in range(rounds):
+        for place, rejection in enumerate(answers):
+            sending = sending.started(0, 0).finished(rejection.fate, f"node {place}", rejection)
+        sending = replace(sending, at=None)
+    return replace(sending, at=0)
+
+
+TOO_GREEDY, STUCK, VAGUE = Rejection.GAS_LIMIT_EXCEEDS_BLOCK, Rejection.TERMINALLY_STUCK, Rejection.INVALID_REQUEST
+FAULTY, FULL = Rejection.INTRINSIC_GAS_TOO_LOW, Rejection.TX_POOL_FULL
+
+
+@pytest.mark.parametrize(
+    ("sending", "refused"),
+    [
+        (told(TOO_GREEDY, STUCK, rounds=8), True),
+        (told(TOO_GREEDY, STUCK, rounds=7), False),
+        (told(TOO_GREEDY, Rejection.INTERNAL_UNKNOWN, rounds=8), True),  # of those that answer, all say so
+        (told(TOO_GREEDY, FULL, rounds=40), False),
+        (told(TOO_GREEDY, Rejection.ALREADY_KNOWN, rounds=40), False),
+        (told(VAGUE, TOO_GREEDY, rounds=8), False),  # a gateway may speak of the call
+        (told(VAGUE, TOO_GREEDY, rounds=39), False),
+        (told(VAGUE, TOO_GREEDY, rounds=40), True),
+        (told(VAGUE, FAULTY, rounds=8), True),
+    ],
+)
+def test_what_all_that_answer_call_hopeless_is_given_up_in_time_and_not_repriced(
+    sending: Sending, refused: bool
+) -> None:
+    assert is_refused_for_good(a_slot(0), sending, 3) is refused
+    move = decide(sending=sending, endpoints=3, ticks=HOUR)
+    assert (move == GiveUp(Wanted.NOTHING)) is refused
+    assert isinstance(move, Bump) is (FULL.value in sending.said.values() or sending.accepted)
+
+
 @given(
     ticks=st.integers(0, HOUR),
     sent_at=st.integers(0, HOUR),

@@ -10,7 +10,7 @@ from nonchalant.rejections import Rejection
 from nonchalant.sim import wire
 from nonchalant.sim.blocks import Ledger
 from nonchalant.sim.pool import BESU, FLAVOURS, GATEWAY, GETH, RETH, Flavour, No, Pool, replaces
-from nonchalant.sim.wire import SimTx
+from nonchalant.sim.wire import GAS_CAP, SimTx
 from tests.sim.realm import ALICE, GWEI, sealed
 
 BASE = 20 * GWEI
@@ -94,6 +94,7 @@ def test_funds_must_cover_everything_the_account_has_in_the_pool() -> None:
 
 def test_gas_below_the_intrinsic_cost_is_faulty_whatever_else_holds() -> None:
     assert pool().offer(tx(4, gas=21_000), LEDGER, BASE) is No.FAULTY
+    assert pool().offer(tx(4, gas=GAS_CAP + 1), LEDGER, BASE) is No.GREEDY
 
 
 def test_a_cap_below_the_base_fee_is_kept_or_refused_but_never_picked() -> None:
@@ -115,6 +116,7 @@ def test_what_the_chain_has_passed_is_forgotten() -> None:
 
 EXPECTED = {
     No.FAULTY: Rejection.INTRINSIC_GAS_TOO_LOW,
+    No.GREEDY: Rejection.GAS_LIMIT_EXCEEDS_BLOCK,
     No.NONCE_TOO_LOW: Rejection.NONCE_TOO_LOW,
     No.NO_FUNDS: Rejection.INSUFFICIENT_FUNDS,
     No.KNOWN: Rejection.ALREADY_KNOWN,

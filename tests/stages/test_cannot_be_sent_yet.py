@@ -7,6 +7,7 @@ import pytest
 from nonchalant.model import AttemptKind, State
 from nonchalant.sim.gate import Ambush, Boundary, StoreAilment
 from nonchalant.sim.pool import No
+from nonchalant.windows import Pace
 from tests.lessons import lesson
 from tests.stages.acts import QUICK_BUMP, drained_in_flight, goes_once_all_are_well
 from tests.stages.rig import ALICE, BOB, ETHER, Rig, refused, staged
@@ -254,3 +255,52 @@ async def test_faulty_bytes_signed_before_a_crash_count_as_left(rig: Rig) -> Non
     assert await rig.state(faulty) is State.FAILED
     assert rig.order_of_execution() == [""]
     assert rig.slots() == {0: faulty.id}
+
+
+# bytes that are sound, and that no node will ever take
+
+
+@pytest.mark.parametrize("pace", list(Pace))
+@pytest.mark.parametrize(
+    ("message", "minutes"),
+    [
+        ("transaction gas limit too high (cap: 16777216, tx: 20000000)", 3),
+        ("exceeds block gas limit", 3),
+        ("out of counters", 3),
+        ("invalid argument 0: no such luck", 12),
+    ],
+)
+def test_what_no_node_will_ever_take_is_outrun_by_an_attempt_that_does_nothing(
+    message: str, minutes: int, pace: Pace
+) -> None:
+    """Such an answer proves nothing about having left, so the nonce cannot be given back; but nobody behind it waits."""
+
+    @staged(pace=pace)
+    async def run(rig: Rig) -> None:
+        for voice in rig.endpoints:
+            voice.refuse(message, only=lambda sent: sent.order.label == "greedy")
+        greedy, after = await rig.submit("greedy", gas=200_000), await rig.submit("after")
+        for _ in range(3 * minutes):
+            await rig.advance(14.0)
+            await rig.mine(2)
+        assert await rig.state(after) is State.CONFIRMED
+        ended = await rig.ends(greedy)
+        assert (ended.state, ended.nonce) == (State.FAILED, 0)
+        assert [attempt.kind for attempt in await rig.attempts(greedy)] == [AttemptKind.ORIGINAL, AttemptKind.CANCEL]
+        assert rig.order_of_execution() == ["", "after"]
+
+    run()
+
+
+@staged()
+async def test_what_one_node_would_take_is_not_given_up(rig: Rig) -> None:
+    """One node has a cap of its own; another one's pool is full for a while."""
+    for voice, message in zip(rig.endpoints, ("exceeds block gas limit", "txpool is full"), strict=False):
+        voice.refuse(message)
+    for voice in rig.endpoints[2:]:
+        voice.down()
+    tx = await rig.submit("pay", gas=200_000)
+    for _ in range(12):
+        await rig.advance(30.0)
+    assert {attempt.payload_version for attempt in await rig.attempts(tx)} == {1}
+    await goes_once_all_are_well(rig, tx)

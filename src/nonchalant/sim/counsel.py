@@ -78,7 +78,7 @@ class Counsel:
         self._facts = facts
         self._report = report
         self._moves = moves
-        self._asked: dict[tuple[TxId, str, int], float] = {}  # by transaction, mark and epoch: when last
+        self._asked: dict[tuple[TxId, str, int, int], float] = {}  # by transaction, mark, store and epoch: when last
 
     def adviser(self, gate: Gate, loop: SimLoop, chance: Chance) -> Adviser:
         """As one process asks it."""
@@ -167,7 +167,8 @@ class Counsel:
         if tx.attention is None:
             self._report("P8", f"the hook is asked about {self._facts.name(tx)}, which carries no mark")
             return
-        key = tx.id, tx.attention.code, self._facts.epoch(tx.lane)
+        # An older store counts its epochs anew.
+        key = tx.id, tx.attention.code, self._facts.stores, self._facts.epoch(tx.lane)
         # A node counts whole milliseconds.
         if now - self._asked.get(key, -AGAIN) < (AGAIN - 1) / 1000:
             self._report("P8", f"the hook is asked about {self._facts.name(tx)} on {short(tx.lane)} again and again")

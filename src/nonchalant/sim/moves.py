@@ -20,6 +20,7 @@ class Move(StrEnum):
     REVERTING = "reverting_request"
     HOPELESS = "hopeless_request"  # it reverts in the estimate already
     FAULTY = "faulty_request"  # no node takes its bytes
+    GREEDY = "greedy_request"  # no node takes it, and that proves nothing
     TOGETHER = "accepted_together"
     ASKED_NONCE = "sent_at_the_nonce_it_asked_for"
     ASKED_NONCE_REFUSED = "asked_nonce_too_low_or_too_high"

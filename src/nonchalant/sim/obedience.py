@@ -33,7 +33,7 @@ from nonchalant.sim import wire
 from nonchalant.sim.facts import Facts, Known, short
 from nonchalant.sim.loop import SimLoop
 from nonchalant.sim.moves import Move
-from nonchalant.sim.traffic import is_sound
+from nonchalant.sim.traffic import TOO_MUCH_GAS, is_sound
 from nonchalant.sim.violations import Violations
 from nonchalant.sim.wire import Effect
 from nonchalant.wishes import Bump, Fill, Release, Replace, Reserve, Reset, Sync, Use, Wish
@@ -102,7 +102,7 @@ class Obedience:
         if order.effect is Effect.NEVER:
             self.moves[Move.HOPELESS] += 1
         if not is_sound(tx.payload):
-            self.moves[Move.FAULTY] += 1
+            self.moves[Move.GREEDY if tx.payload.gas == TOO_MUCH_GAS else Move.FAULTY] += 1
 
     def wished(self, wish: Wish) -> None:
         self._wishes[wish.id] = wish

@@ -11,7 +11,7 @@ from enum import StrEnum, auto
 
 from nonchalant.model import Accepted, Account, Address, Answer, Hash, Refused, Wei
 from nonchalant.sim.blocks import Ledger, gas_price
-from nonchalant.sim.wire import SimTx
+from nonchalant.sim.wire import GAS_CAP, SimTx
 
 REPLACEMENT_PERCENT = 10
 
@@ -29,6 +29,7 @@ class No(StrEnum):
     """Why a pool does not take a transaction."""
 
     FAULTY = auto()
+    GREEDY = auto()
     NONCE_TOO_LOW = auto()
     NO_FUNDS = auto()
     KNOWN = auto()
@@ -61,6 +62,7 @@ GETH = Flavour(
     wants_base_fee=False,
     words={
         No.FAULTY: (-32000, "intrinsic gas too low: gas {gas}, minimum needed {needed}"),
+        No.GREEDY: (-32000, "transaction gas limit too high (cap: {cap}, tx: {gas})"),
         No.NONCE_TOO_LOW: (-32000, "nonce too low: next nonce {count}, tx nonce {nonce}"),
         No.NO_FUNDS: (
             -32000,
@@ -82,6 +84,7 @@ RETH = Flavour(
     wants_base_fee=True,
     words={
         No.FAULTY: (-32000, "intrinsic gas too low"),
+        No.GREEDY: (-32000, "exceeds max transaction gas limit"),
         No.NONCE_TOO_LOW: (-32000, "nonce too low: next nonce {count}, tx nonce {nonce}"),
         No.NO_FUNDS: (-32003, "insufficient funds for gas * price + value: have {balance} want {cost}"),
         No.KNOWN: (-32000, "already known"),
@@ -100,6 +103,7 @@ BESU = Flavour(
     wants_base_fee=True,
     words={
         No.FAULTY: (-32003, "Intrinsic gas exceeds gas limit"),
+        No.GREEDY: (-32005, "Transaction gas limit exceeds block gas limit"),
         No.NONCE_TOO_LOW: (-32001, "Nonce too low"),
         No.NO_FUNDS: (-32004, "Upfront cost exceeds account balance"),
         No.KNOWN: (-32000, "Known transaction"),
@@ -138,6 +142,7 @@ class Pool:
         gap = self._next_executable(held, account.count)
         checks: Sequence[tuple[bool, No]] = (
             (tx.gas < tx.intrinsic_gas, No.FAULTY),
+            (tx.gas > GAS_CAP, No.GREEDY),
             (other is not None and other.hash == tx.hash, No.KNOWN),
             (tx.nonce < account.count, No.NONCE_TOO_LOW),
             (tx.tip < self.least_tip, No.UNDERPRICED),
@@ -165,6 +170,7 @@ class Pool:
         message = words.format(
             gas=tx.gas,
             needed=tx.intrinsic_gas,
+            cap=GAS_CAP,
             nonce=tx.nonce,
             count=account.count,
             balance=account.balance,

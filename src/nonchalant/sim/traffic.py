@@ -10,10 +10,11 @@ from nonchalant.model import Address, Fees, LaneKey, OnSuperseded, Payload, Requ
 from nonchalant.sim.chain import Terrain
 from nonchalant.sim.chance import Chance
 from nonchalant.sim.setting import millis
-from nonchalant.sim.wire import Effect, Order, intrinsic_gas
+from nonchalant.sim.wire import GAS_CAP, Effect, Order, intrinsic_gas
 
 RECIPIENT: Address = "0x" + "b0" * 20
 TOO_LITTLE_GAS = 21_000  # for any data: every node refuses such bytes for what they are
+TOO_MUCH_GAS = GAS_CAP + 1  # every node refuses it, but that proves nothing about the bytes
 LEAST = 24
 MOST = 44
 
@@ -72,7 +73,7 @@ class Errand:
 
 def is_sound(payload: Payload) -> bool:
     """Whether a node can take its bytes at all."""
-    return payload.gas is None or payload.gas >= intrinsic_gas(payload.data)
+    return payload.gas is None or intrinsic_gas(payload.data) <= payload.gas <= GAS_CAP
 
 
 def draw(chance: Chance, lanes: Sequence[LaneKey], terrains: Mapping[int, Terrain], span: float) -> list[Errand]:
@@ -157,7 +158,7 @@ def _order(chance: Chance, label: str, lane: LaneKey, earlier: Sequence[Errand])
 def _gas(chance: Chance, order: Order) -> int | None:
     dice = chance.random()
     if dice < 0.06:
-        return TOO_LITTLE_GAS
+        return TOO_MUCH_GAS if dice < 0.02 else TOO_LITTLE_GAS
     return intrinsic_gas(order.data()) + chance.randint(20_000, 60_000) if dice < 0.2 else None
 
 

@@ -88,6 +88,10 @@ def intrinsic_gas(data: bytes) -> int:
     return 21_000 + 16 * len(data)
 
 
+# Of one transaction, as EIP-7825 has it: every node refuses more, at whatever price.
+GAS_CAP = 500_000
+
+
 def body(draft: Draft) -> bytes:
     """Everything that is signed, always in the same bytes."""
     if not 0 <= draft.payload.value <= LARGEST_WORD:
