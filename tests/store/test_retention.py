@@ -95,6 +95,47 @@ async def test_retention_counts_from_the_end_and_not_from_the_acceptance(store: 
     assert await ids(store) == []
 
 
+@pytest.mark.parametrize("ahead", [-31 * DAY * 1000, 31 * DAY * 1000])
+async def test_retention_counts_by_the_stores_clock_and_not_by_a_nodes(
+    store: SqlStore, clock: ManualClock, ahead: int
+) -> None:
+    """A node whose clock is wrong by a month would have it removed at once, or kept for twice as long."""
+    lease = await take(store)
+    cancelled, failed = await accept(store, "cancelled", "failed")
+    moved, events = step(cancelled, Cancelled(), await store._read(now()) + ahead)
+    await store.alter_queued(moved, events)
+    making = work(lease, await store._read(now()) + ahead)
+    making.move(failed, Failed("it would revert"))
+    await store.commit(making.change(), lease)
+    clock.pass_seconds(29 * DAY)
+    await forget(store)
+    assert await ids(store) == ["cancelled", "failed"]
+    clock.pass_seconds(2 * DAY)
+    await forget(store)
+    assert await ids(store) == []
+
+
+async def test_what_ended_before_its_end_was_written_down_goes_by_its_last_change(
+    store: SqlStore, clock: ManualClock
+) -> None:
+    [tx] = await accept(store, "tx")
+    moved, events = step(tx, Cancelled(), await store._read(now()))
+    await store.alter_queued(moved, events)
+    if isinstance(store, SqliteStore):
+        await sql(store, "DROP TRIGGER ends_are_final")
+        await sql(store, "UPDATE transactions SET ended_at = NULL")
+    else:  # the schema is other tests' too
+        await sql(store, "ALTER TABLE transactions DISABLE TRIGGER ends_are_final")
+        await sql(store, "UPDATE transactions SET ended_at = NULL")
+        await sql(store, "ALTER TABLE transactions ENABLE TRIGGER ends_are_final")
+    clock.pass_seconds(29 * DAY)
+    await forget(store)
+    assert await ids(store) == ["tx"]
+    clock.pass_seconds(2 * DAY)
+    await forget(store)
+    assert await ids(store) == []
+
+
 @pytest.mark.parametrize("state", [State.QUEUED, State.SIGNED, State.SENT, State.MINED])
 async def test_what_lives_is_never_removed_however_old(store: SqlStore, clock: ManualClock, state: State) -> None:
     lease = await take(store)

@@ -430,7 +430,8 @@ LIMIT 1;
 UPDATE nonchalant.transactions AS t SET
     state = new.state, version = new.version, held = new.held, nonce = new.nonce, hash = new.hash,
     receipt = new.receipt, deep = new.deep, forked = new.forked, failure = new.failure, attention = new.attention,
-    updated_at = new.updated_at
+    updated_at = new.updated_at,
+    ended_at = CASE WHEN new.state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired') THEN nonchalant.millis() END
 FROM unnest(
     :id::TEXT[], :version::BIGINT[], :state::TEXT[], :held::BOOLEAN[], :nonce::BIGINT[], :hash::TEXT[],
     :receipt::TEXT[], :deep::TEXT[], :forked::BOOLEAN[], :failure::TEXT[], :attention::TEXT[], :updated_at::BIGINT[]
@@ -450,7 +451,8 @@ WHERE t.id = new.id AND t.version = new.version;
 -- One statement, because after it the row may have ended, and then nothing touches it any more.
 UPDATE nonchalant.transactions AS t SET
     state = new.state, version = new.version, held = new.held, attention = new.attention,
-    updated_at = new.updated_at, payload = new.payload, earlier = new.earlier, fees = new.fees
+    updated_at = new.updated_at, payload = new.payload, earlier = new.earlier, fees = new.fees,
+    ended_at = CASE WHEN new.state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired') THEN nonchalant.millis() END
 FROM unnest(
     :id::TEXT[], :version::BIGINT[], :state::TEXT[], :held::BOOLEAN[], :attention::TEXT[], :updated_at::BIGINT[],
     :payload::TEXT[], :earlier::TEXT[], :fees::TEXT[]
@@ -497,7 +499,8 @@ ORDER BY t.valid_until LIMIT :limit;
 -- expire_queued --
 -- For a row that cannot be read. Not while something was done, unknown to this store, that this one may have been.
 UPDATE nonchalant.transactions AS t
-SET state = 'expired', held = FALSE, version = version + 1, attention = NULL, updated_at = :at
+SET state = 'expired', held = FALSE, version = version + 1, attention = NULL, updated_at = :at,
+    ended_at = nonchalant.millis()
 WHERE id = :id AND state = 'queued' AND valid_until <= nonchalant.millis()
     AND NOT EXISTS (
         SELECT 1 FROM nonchalant.strangers AS s
@@ -722,7 +725,8 @@ SELECT t.id FROM nonchalant.lanes AS l
 LEFT JOIN nonchalant.controls AS c ON c.chain_id = l.chain_id AND c.address = l.address
 JOIN nonchalant.transactions AS t ON t.chain_id = l.chain_id AND t.address = l.address
 WHERE l.incarnation = :incarnation AND l.quarantined_below IS NULL AND coalesce(c.mode, 'open') <> 'halted'
-    AND t.state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired') AND t.updated_at < :before
+    AND t.state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired')
+    AND coalesce(t.ended_at, t.updated_at) < :before
     AND NOT EXISTS (
         SELECT 1 FROM nonchalant.attempts AS a
         JOIN nonchalant.slots AS s ON s.chain_id = a.chain_id AND s.address = a.address AND s.nonce = a.nonce

@@ -276,7 +276,8 @@ LIMIT 1;
 -- What gets a nonce must not be overdue. No row: someone else moved it.
 UPDATE transactions SET
     state = :state, version = :version, held = :held, nonce = :nonce, hash = :hash, receipt = :receipt,
-    deep = :deep, forked = :forked, failure = :failure, attention = :attention, updated_at = :updated_at
+    deep = :deep, forked = :forked, failure = :failure, attention = :attention, updated_at = :updated_at,
+    ended_at = CASE WHEN :state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired') THEN :now END
 WHERE id = :id AND version = :version - 1 AND chain_id = :chain_id AND address = :address
     AND (state <> 'queued' OR :nonce IS NULL OR valid_until IS NULL OR valid_until > :now);
 
@@ -289,7 +290,8 @@ UPDATE transactions SET payload = :payload, earlier = :earlier, fees = :fees WHE
 -- One statement, because after it the row may have ended, and then nothing touches it any more.
 UPDATE transactions SET
     state = :state, version = :version, held = :held, attention = :attention, updated_at = :updated_at,
-    payload = :payload, earlier = :earlier, fees = :fees
+    payload = :payload, earlier = :earlier, fees = :fees,
+    ended_at = CASE WHEN :state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired') THEN :now END
 WHERE id = :id AND version = :version - 1 AND state = 'queued';
 
 -- lock_lane --
@@ -332,7 +334,8 @@ ORDER BY valid_until LIMIT :limit;
 
 -- expire_queued --
 -- For a row that cannot be read. Not while something was done, unknown to this store, that this one may have been.
-UPDATE transactions SET state = 'expired', held = 0, version = version + 1, attention = NULL, updated_at = :at
+UPDATE transactions SET
+    state = 'expired', held = 0, version = version + 1, attention = NULL, updated_at = :at, ended_at = :now
 WHERE id = :id AND state = 'queued' AND valid_until <= :now
     AND NOT EXISTS (
         SELECT 1 FROM strangers INDEXED BY strangers_unmatched
@@ -478,7 +481,7 @@ CROSS JOIN transactions INDEXED BY transactions_ended
     ON transactions.chain_id = lanes.chain_id AND transactions.address = lanes.address
 WHERE lanes.incarnation = :incarnation AND lanes.quarantined_below IS NULL AND coalesce(controls.mode, 'open') <> 'halted'
     AND transactions.state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired')
-    AND transactions.updated_at < :before
+    AND coalesce(transactions.ended_at, transactions.updated_at) < :before
     AND NOT EXISTS (
         SELECT 1 FROM attempts INDEXED BY attempts_of_a_transaction
         JOIN slots

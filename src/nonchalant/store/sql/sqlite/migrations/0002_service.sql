@@ -30,6 +30,13 @@ CREATE TABLE asked_nonces (
 
 CREATE INDEX asked_nonces_by_transaction ON asked_nonces (tx_id);
 
+-- When it ended, by the store's clock, which all nodes share: what is kept is kept from there. NULL: it lives, or ended
+-- before this version, and then its last change was its end.
+ALTER TABLE transactions ADD COLUMN ended_at INTEGER;
+DROP INDEX transactions_ended;
+CREATE INDEX transactions_ended ON transactions (chain_id, address, coalesce(ended_at, updated_at))
+    WHERE state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired');
+
 -- keys --
 
 CREATE TABLE keys (
