@@ -51,7 +51,8 @@ def form(
     complete: bool,
     now: Millis,
 ) -> Line:
-    """What becomes of each. `complete`: nobody else is queued, so a number that nobody here takes is missing."""
+    """What becomes of each. `complete`: nobody else is queued, so a number that nobody here takes is missing; else who has
+    waited too long is not refused yet, and keeps nobody waiting any more."""
     asking = [tx for tx in queued if tx.asked_nonce is not None]
     if not asking:
         return Line(going=tuple(queued[:room]))
@@ -61,21 +62,17 @@ def form(
     turns = in_turn(numbers, line)
     going = tuple(tx for _, tx in turns)
     waiting = tuple(tx for tx in _without(line, going) if tx.asked_nonce is not None)
-    if not waiting or not complete or len(turns) == room:
+    if not waiting or len(turns) == room:
         return Line(going=going, waiting=waiting, too_low=too_low)
     missing = numbers[len(turns)]
-    too_high = tuple(tx for tx in waiting if now - tx.created_at >= KEPT_FOR or _asked(tx) - missing > MOST_KEPT)
-    if not too_high:
-        return Line(going=going, waiting=waiting, too_low=too_low, missing=missing)
+    given_up = [tx for tx in waiting if now - tx.created_at >= KEPT_FOR or _asked(tx) - missing > MOST_KEPT]
+    if not given_up:
+        return Line(going=going, waiting=waiting, too_low=too_low, missing=missing if complete else None)
     # Without them, others may go that they kept waiting.
-    rest = form(_without(line, too_high), free, can_give, room=room, complete=complete, now=now)
-    return Line(
-        going=rest.going,
-        waiting=rest.waiting,
-        too_low=too_low,
-        too_high=too_high + rest.too_high,
-        missing=missing,
-    )
+    rest = form(_without(line, given_up), free, can_give, room=room, complete=complete, now=now)
+    if not complete:  # whoever has the missing number may be among those that are not seen
+        return replace(rest, too_low=too_low)
+    return replace(rest, too_low=too_low, too_high=(*given_up, *rest.too_high), missing=missing)
 
 
 def in_turn(free: Iterable[int], queued: Sequence[Transaction]) -> list[tuple[int, Transaction]]:

@@ -95,6 +95,11 @@ def test_nobody_is_refused_while_there_is_no_room_or_others_are_not_seen(room: i
     assert line.refused == ()
 
 
+def test_who_has_waited_too_long_keeps_nobody_waiting_whoever_else_is_queued() -> None:
+    line = formed(asks(6, place=1), plain(2), room=1, complete=False, now=KEPT_FOR)
+    assert (names(line.going), line.refused, line.kept_until()) == (["p2"], (), None)
+
+
 def test_when_to_look_again_is_when_the_first_has_waited_too_long() -> None:
     assert formed(asks(6, place=1, created_at=3), asks(8, place=2, created_at=1)).kept_until() == 1 + KEPT_FOR
     assert formed(plain(1)).kept_until() is None

@@ -7,6 +7,7 @@ import pytest
 from nonchalant.errors import NonceTaken
 from nonchalant.model import State, Transaction
 from nonchalant.sim.wire import Effect
+from nonchalant.windows import Pace
 from tests.stages.rig import ALICE, Rig, staged
 
 
@@ -114,3 +115,14 @@ async def test_one_whose_nonce_a_stranger_used_runs_at_no_other(rig: Rig) -> Non
     await rig.mine(10)
     assert "nonce too low" in str(await failure(rig, tx))
     assert rig.executions("mine") == 0
+
+
+@staged(pace=Pace.STRICT)
+async def test_a_number_that_never_comes_does_not_stop_a_lane_where_one_goes_at_a_time(rig: Rig) -> None:
+    asked = await rig.submit("asked", asked_nonce=2)
+    others = await rig.submit_all(["a", "b", "c", "d"])
+    await rig.advance(11.0)
+    for _ in range(10):
+        await rig.mine()
+    # While others are queued nobody can say that its number never comes; and here it does.
+    assert [(await rig.read(tx)).nonce for tx in (*others, asked)] == [0, 1, 3, 4, 2]
