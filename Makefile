@@ -72,7 +72,7 @@ install: $(VENV) $(ANVIL) $(GENERATOR) ## set-up only
 
 lock: $(UV) ## renew requirements.lock from pyproject.toml, and what tests install apart
 	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --upgrade \
-	    --custom-compile-command 'make lock' --group dev --output-file requirements.lock pyproject.toml
+	    --custom-compile-command 'make lock' --group dev --extra otel --output-file requirements.lock pyproject.toml
 	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --upgrade \
 	    --custom-compile-command 'make lock' --output-file tools/client-generator.lock tools/client-generator.in
 

@@ -49,6 +49,7 @@ from nonchalant.lane_views import (
     WishView,
 )
 from nonchalant.model import State
+from nonchalant.observing.catalogue import CATALOGUE, PREFIX
 from nonchalant.service import openapi
 from nonchalant.service.routes import ROUTES, Health
 from nonchalant.sim import moves as sim_moves
@@ -122,6 +123,20 @@ def _command(command: inventory.Command) -> str:
 def commands_at_a_glance() -> str:
     rows = [[f"`nonchalant {command.name}`", command.help] for command in inventory.commands() if command.name]
     return _table(["command", "does"], rows)
+
+
+def metrics() -> str:
+    rows = [
+        [
+            f"`{one.name}`",
+            one.kind.value,
+            ", ".join(f"`{label}`" for label in one.labels),
+            one.over.value if one.name.startswith(PREFIX) else "",
+            one.help,
+        ]
+        for one in CATALOGUE
+    ]
+    return _table(["metric", "kind", "labels", "nodes", "tells"], rows)
 
 
 def routes() -> str:
@@ -300,6 +315,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
             attention,
             node_answers,
             logs,
+            metrics,
             names,
             send,
             transaction_fields,

@@ -23,14 +23,17 @@ from nonchalant.lane_views import LiveLane
 from nonchalant.leaving import Leaving
 from nonchalant.model import HELD_MARK, Fees, LaneKey, OnSuperseded, Request, Speed, Transaction, TxId
 from nonchalant.notify import Doorbells
+from nonchalant.observing.observatory import Observatory
 from nonchalant.parts import (
     adviser_of,
     endpoints_of,
     engine_rules,
     has_wake_ups,
+    kind_of,
     open_store,
     quotes_of,
     signers_of,
+    wakes_of,
 )
 from nonchalant.ports import Clock, Endpoint, Entropy, LaneSummary, Signer, Standing, Store
 from nonchalant.steering import LaneHandle
@@ -80,6 +83,7 @@ class Nonchalant:
         *,
         store: Store,
         engine: Engine,
+        observatory: Observatory,
         intake: Intake,
         asking: Asking,
         bells: Doorbells,
@@ -91,6 +95,7 @@ class Nonchalant:
         self.settings = settings
         self.store = store
         self.engine = engine
+        self.observatory = observatory
         self.known_lanes = accounts
         self.asking = asking
         self.stream = stream
@@ -110,6 +115,7 @@ class Nonchalant:
         logs.hand_over()
         wrap = wrap or Wrap()
         clock, entropy = SystemClock(), SystemEntropy()
+        observatory = Observatory(clock, lease_seconds=settings.lease_seconds)
         keys = signers_of(settings)
         accounts = {lane: account for lane, (_, account) in keys.items()}
         adviser = adviser_of(settings, accounts)
@@ -118,32 +124,35 @@ class Nonchalant:
         chains = {
             chain.id: EvmChain(
                 chain.id,
-                [wrap.endpoint(one) for one in endpoints[chain.id]],
+                [observatory.endpoint(chain.id, wrap.endpoint(one)) for one in endpoints[chain.id]],
                 charges_for_data=chain.charges_for_data,
             )
             for chain in settings.chains
         }
         kept = await open_store(settings, clock, entropy)
-        store = wrap.store(kept)
+        store = observatory.store(wrap.store(kept))
         bells, stream = Doorbells(), Stream(store)
         engine = Engine(
             store=store,
             chains=chains,
-            signers={lane: wrap.signer(signer) for lane, (signer, _) in keys.items()},
+            signers={lane: observatory.signer(wrap.signer(signer)) for lane, (signer, _) in keys.items()},
             rules=engine_rules(settings, accounts, has_wake_ups=has_wake_ups(kept)),
             clock=clock,
             entropy=entropy,
             sinks=(bells, stream),
             adviser=adviser,
+            meter=observatory,
         )
         if isinstance(kept, PostgresStore) and kept.wakes is not None:
             kept.wakes.hear, kept.wakes.hear_free = engine.hear, engine.hear_free
         limits = {lane: account.queue_limit for lane, account in accounts.items()}
         intake = Intake(store, clock, limits=limits, arrived=engine.poke)
+        observatory.look_at(engine, intake, store_kind=kind_of(kept), wakes=wakes_of(kept))
         node = cls(
             settings,
             store=store,
             engine=engine,
+            observatory=observatory,
             intake=intake,
             asking=Asking(store, clock, entropy, arrived=engine.poke),
             bells=bells,
@@ -235,10 +244,16 @@ class Nonchalant:
         return f"tx_{self._clock.now():012x}{self._entropy.token()[:20]}"
 
     async def submit(self, request: Request) -> tuple[Transaction, bool]:
-        return await self._intake.submit(request)
+        began = self._clock.monotonic()
+        accepted = await self._intake.submit(request)
+        self.observatory.accepted_in(self._clock.monotonic() - began)
+        return accepted
 
     async def submit_together(self, requests: Sequence[Request]) -> tuple[Sequence[Transaction], bool]:
-        return await self._intake.submit_together(requests)
+        began = self._clock.monotonic()
+        accepted = await self._intake.submit_together(requests)
+        self.observatory.accepted_in(self._clock.monotonic() - began)
+        return accepted
 
     async def wait_for_change(self, tx_id: TxId, seconds: float = LOOK_SECONDS) -> None:
         """Return when something happened to the transaction, or after so long."""
@@ -314,9 +329,9 @@ class Nonchalant:
             said={} if sending is None else sending.said,
         )
 
-    def ready(self) -> tuple[bool, str]:
-        """Whether this node can take requests. A silent chain does not make it unready: what is accepted waits."""
-        return self.engine.is_running, "running" if self.engine.is_running else "starting or stopping"
+    async def trouble(self) -> str | None:
+        """Why this node can take no requests; None: it can. A silent chain is no reason: what is accepted waits."""
+        return await self.observatory.trouble()
 
 
 class Handle:

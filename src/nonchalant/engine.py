@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import structlog
+from structlog.contextvars import bind_contextvars
 
 from nonchalant import reconcile, same_chain, troubles
 from nonchalant.asking import Asking
@@ -27,7 +29,7 @@ from nonchalant.lanes import Lane
 from nonchalant.model import Attention, LaneKey, Lease, Millis, Mode
 from nonchalant.notify import Notifier
 from nonchalant.poison import CAREFUL, WORLDLY, Strikes
-from nonchalant.ports import Adviser, Chain, Clock, Entropy, Signer, Sink, Store
+from nonchalant.ports import Adviser, Chain, Clock, Entropy, Meter, Signer, Sink, Store
 from nonchalant.rescue import rescue
 from nonchalant.settle import settle
 from nonchalant.tend import tend
@@ -101,6 +103,7 @@ class Engine:
         entropy: Entropy,
         sinks: tuple[Sink, ...] = (),
         adviser: Adviser | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self.followers = {
             chain_id: Follower(chain, depth=rules.chains[chain_id].depth, clock=clock)
@@ -111,6 +114,7 @@ class Engine:
         self.desks: dict[LaneKey, Desk] = {}
         self._housekeeping = Housekeeping(store, clock, retention=rules.retention)
         self._adviser = adviser
+        self._meter = meter
         self._asking = Asking(store, clock, entropy, arrived=self.poke)
         self._store = store
         self._signers = signers
@@ -182,7 +186,10 @@ class Engine:
     # services
 
     def _serve(self, service: Coroutine[None, None, None]) -> None:
-        self._services.append(asyncio.create_task(service))
+        # Every line that it logs, and all that it begins, names this node.
+        context = copy_context()
+        context.run(bind_contextvars, node=self.cluster.owner)
+        self._services.append(asyncio.create_task(service, context=context))
 
     async def _follow(self, follower: Follower, seconds: float) -> None:
         while True:
@@ -272,6 +279,7 @@ class Engine:
         lane, rest, strikes = lease.lane, REST_SECONDS, Strikes()
         try:
             while True:
+                bind_contextvars(lane=str(lane), epoch=lease.epoch)
                 began = self._clock.monotonic()
                 try:
                     await self._work(lease, strikes)
@@ -284,15 +292,19 @@ class Engine:
                 except Poisoned as poison:
                     # It is known who did it, and it is left aside if it does so again: no need to rest longer.
                     log.exception("lane.poisoned", lane=str(lane), subject=poison.subject)
+                    self._restarts("poisoned")
                     rest = REST_SECONDS
                 except WORLDLY as error:
                     log.warning("lane.restarted", lane=str(lane), reason=str(error))
+                    self._restarts("expected")
                 except NonchalantError as error:
                     log.warning("lane.restarted", lane=str(lane), reason=str(error))
+                    self._restarts("expected")
                     strikes.broke(error)
                 except Exception as error:  # here ends whatever no stage can answer
                     # It is told once, then the lane starts anew; the others go on.
                     log.exception("lane.broke", lane=str(lane))
+                    self._restarts("unexpected")
                     strikes.broke(error)
                 if self._clock.monotonic() - began > LONGEST_REST_SECONDS:
                     rest, strikes.restarts = REST_SECONDS, 0
@@ -306,6 +318,10 @@ class Engine:
         finally:
             # The lease itself stays on the list: whoever stops this node lets it go.
             self._workers.pop(lane, None)
+
+    def _restarts(self, why: str) -> None:
+        if self._meter is not None:
+            self._meter.restarted(why)
 
     async def _rest(self, seconds: float) -> None:
         """For so long, or until this node stops."""
@@ -440,9 +456,12 @@ class Engine:
 
     async def _run(self, stage: Stage, desk: Desk) -> bool:
         desk.stage = stage.__name__
+        began = self._clock.monotonic()
         try:
             changed = await stage(desk)
             desk.waits.pop(desk.stage, None)
+            if changed and self._meter is not None:
+                self._meter.worked(desk.stage, self._clock.monotonic() - began)
             return changed
         except Poisoned as poison:
             desk.strikes.strike(desk.stage, poison, desk.ticks())

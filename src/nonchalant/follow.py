@@ -45,6 +45,7 @@ class Follower:
     def __init__(self, chain: Chain, *, depth: int | None, clock: Clock) -> None:
         self.chain = chain
         self.trouble: str | None = None  # why settling stands still, for people
+        self.reorgs = 0  # how often blocks that were linked were replaced, for people
         self.halted: str | None = None  # a final block vanished: nothing more is done on this chain
         # Everybody who answers is below what was final here: nothing can be decided by such a chain.
         self.behind_since: float | None = None  # None: it is not so; on the clock's monotonic seconds
@@ -285,6 +286,7 @@ class Follower:
             return False
         removed = self._known.extend(linked)
         if removed:
+            self.reorgs += 1
             log.info("head.reorged", chain=self.chain.chain_id, depth=len(removed), height=linked[0].number)
             for desk in self._desks.values():
                 desk.account_due = True

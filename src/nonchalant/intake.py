@@ -141,6 +141,11 @@ class Intake:
                     f"{self._limits[request.lane]} transactions wait in lane {request.lane}; try again later"
                 )
 
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for their commit."""
+        return len(self._waiting) + self._together
+
     async def close(self) -> None:
         """Take nothing more; what was taken is answered first."""
         self._closed = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from nonchalant import config, signers
 from nonchalant.advice import Adviser, LoneThread, load_hook
@@ -127,6 +127,16 @@ async def open_store(settings: Settings, clock: Clock, entropy: Entropy) -> SqlS
 def has_wake_ups(store: SqlStore) -> bool:
     """Whether what other nodes do is heard at once. On SQLite all nodes are on one machine, and sweep."""
     return not isinstance(store, PostgresStore) or store.wakes is not None
+
+
+def kind_of(store: SqlStore) -> str:
+    return "postgresql" if isinstance(store, PostgresStore) else "sqlite"
+
+
+def wakes_of(store: SqlStore) -> Callable[[], tuple[int, bool]] | None:
+    """How often wake-ups from other nodes were lost so far, and whether they are heard now; None: there are none."""
+    wakes = store.wakes if isinstance(store, PostgresStore) else None
+    return None if wakes is None else lambda: (wakes.lost, wakes.connected)
 
 
 def engine_rules(

@@ -146,6 +146,16 @@ class Sink(Protocol):
     async def deliver(self, events: Sequence[Event]) -> None: ...
 
 
+class Meter(Protocol):
+    """Who is told how the engine's own work goes. It decides nothing, must not fail, and nobody waits for it."""
+
+    def worked(self, stage: str, seconds: float) -> None:
+        """A stage found something to do in a lane, and took so long."""
+
+    def restarted(self, why: str) -> None:
+        """A lane is loaded anew after an error: `expected`, `unexpected` or `poisoned`."""
+
+
 T = TypeVar("T")
 
 
@@ -336,6 +346,16 @@ class LaneSummary:
     expires_at: Millis
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """How the whole store stands. By chain, and by the state of what is live (`held`: queued, and waits for a person), or
+    by the condition of a lane."""
+
+    live: Mapping[tuple[int, str], int]
+    oldest_unmined: Mapping[int, Millis]  # its age; a chain that waits for no block is left out
+    lanes: Mapping[tuple[int, str], int]
+
+
 class Store(Protocol):
     """The only memory there is. Raises `StoreUnavailable` when nothing happened, `CommitUnknown` when it cannot tell."""
 
@@ -467,5 +487,8 @@ class Store(Protocol):
     async def lane(self, key: LaneKey) -> LaneSummary | None: ...
 
     async def lanes(self) -> Sequence[LaneSummary]: ...
+
+    async def overview(self, *, limit: int) -> Overview:
+        """How much there is to do, for people; of live transactions, so many are counted at most."""
 
     async def close(self) -> None: ...

@@ -13,6 +13,7 @@ from docs import generate, inventory
 from nonchalant import lifecycle
 from nonchalant.config import parse_settings
 from nonchalant.model import Market, Speed
+from nonchalant.observing.catalogue import CATALOGUE, series_of
 from nonchalant.panel import STALLED_SECONDS
 from nonchalant.policy import Patience
 from nonchalant.service.routes import ROUTES
@@ -164,10 +165,16 @@ def test_every_event_in_the_docs_exists() -> None:
 def test_every_call_in_the_docs_exists() -> None:
     patterns = [re.sub(r"{\w+}", "[^/]+", route.path) for route in ROUTES] + ["/openapi.json"]
     calls = set(
-        re.findall(r"(?<![\w.])(?:http://127.0.0.1:\d+)?(/(?:v1|livez|readyz|openapi)[^\s`\"?)|]*)", everything())
+        re.findall(
+            r"(?<![\w.])(?:http://127.0.0.1:\d+)?(/(?:v1|livez|readyz|metrics|openapi)[^\s`\"?)|]*)", everything()
+        )
     )
     assert len(calls) > 8
     assert [call for call in calls if not any(re.fullmatch(pattern, call) for pattern in patterns)] == []
+
+
+def quoted_in(text: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", text)
 
 
 def test_every_code_that_looks_like_one_of_ours_exists() -> None:
@@ -179,6 +186,7 @@ def test_every_code_that_looks_like_one_of_ours_exists() -> None:
     known |= {field for event in [*inventory.events(), *inventory.log_events()] for field in event.fields}
     known |= {*nonchalant.Transaction.__dataclass_fields__, *nonchalant.Receipt.__dataclass_fields__}
     known |= set(Market.__dataclass_fields__)  # what a hook is given
+    known |= {word for metric in CATALOGUE for word in (*series_of(metric), metric.name, *quoted_in(metric.help))}
     strange = {
         (name(path), text)
         for path in PAGES

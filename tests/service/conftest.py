@@ -53,7 +53,9 @@ class Running:
     async def call(self, method: str, path: str, **options: Any) -> tuple[int, Any, Any]:
         async with self.session.request(method, self.url + path, **options) as answer:
             raw = await answer.read()
-            return answer.status, (await answer.json(content_type=None) if raw else None), answer.headers
+            is_json = "json" in answer.content_type
+            content = await answer.json(content_type=None) if raw and is_json else raw.decode() or None
+            return answer.status, content, answer.headers
 
 
 @asynccontextmanager

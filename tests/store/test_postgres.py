@@ -360,6 +360,7 @@ GROWING = ("transactions", "slots", "attempts", "events", "removed", "strangers"
         ("transaction", {"id": "x"}),
         ("history", {"tx_id": "x"}),
         ("count_wishes", {**LANE._asdict(), "limit": 9}),
+        ("backlog", {"limit": 9}),
     ],
 )
 async def test_no_query_that_is_asked_often_reads_a_whole_table(

@@ -321,6 +321,9 @@ ALLOWED: dict[str, str | tuple[str, ...]] = {
     ),
     "overdue": "SCAN meta",
     "lanes": "SCAN lanes",
+    "lane_conditions": "SCAN lanes",
+    # What is live, and no more of it than the caller says.
+    "backlog": "SCAN transactions USING INDEX transactions_live",
     # The row that is to be written.
     "insert_transaction": "SCAN CONSTANT ROW",
     # Lane by lane, and in each by index.

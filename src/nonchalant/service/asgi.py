@@ -11,6 +11,7 @@ from urllib.parse import unquote
 import structlog
 
 from nonchalant.errors import CommitUnknown, NonchalantError, ShuttingDown
+from nonchalant.observing.catalogue import OTHER
 from nonchalant.service.front import Front, Node, Route
 from nonchalant.service.gate import Gate
 from nonchalant.service.http import PROBLEM_JSON, Answer, Call, Gone, Receive, Scope, Send, Streaming
@@ -29,7 +30,10 @@ from nonchalant.service.routes import ROUTES
 MOST_AT_ONCE: Final = 2_000
 
 # An orchestrator kills a node whose probes fail: they are answered however many calls are under way.
-PROBES: Final = frozenset({"/livez", "/readyz"})
+# What they die of is best seen while they do.
+PROBES: Final = frozenset({"/livez", "/readyz", "/metrics"})
+
+METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 
 # What a call is told that was still under way when the node's time to stop was over.
 CUT_SHORT: Final = (
@@ -60,6 +64,8 @@ class Service:
         self.front = Front(node, most_waiting=self.limits.waiting, most_streams=self.limits.streams)
         self.gate = Gate()
         self.under_way = 0
+        self.observatory = node.observatory
+        self.observatory.under_way = lambda: self.under_way
         self.hosts = {"localhost", "127.0.0.1", "[::1]", str(node.settings.listen).rpartition(":")[0]}
         self.routes = [(route.path.split("/"), route) for route in ROUTES]
 
@@ -71,13 +77,26 @@ class Service:
         if scope["type"] != "http":
             return
         self.under_way += 1
+        call, began = Call(scope, receive, self.limits.body_seconds), self.observatory.seconds()
         try:
-            answer = await self._answer(Call(scope, receive, self.limits.body_seconds))
+            answer = await self._answer(call)
+            self._count(call, answer, self.observatory.seconds() - began)
             await answer.send(send)
         except Gone:
             return
         finally:
             self.under_way -= 1
+
+    def _count(self, call: Call, answer: Answer | Streaming, seconds: float) -> None:
+        method = call.scope["method"]
+        waited = b"wait=" in call.scope["query_string"]  # by its own wish
+        self.observatory.called(
+            # A caller may call its method anything.
+            method if method in METHODS else OTHER,
+            call.route,
+            answer.status if isinstance(answer, Answer) else 200,
+            None if waited else seconds,
+        )
 
     async def _answer(self, call: Call) -> Answer | Streaming:
         try:
@@ -85,6 +104,7 @@ class Service:
                 raise Busy
             self._check_host(call)
             route, call.parts = self._find(call.scope["method"], call.scope["raw_path"])
+            call.route = route.path
             if route.scope is not None:
                 call.caller = await self.gate.admit(call)
                 if not call.caller.may(route.scope):

@@ -17,6 +17,7 @@ from nonchalant.config import AccountSettings, Settings
 from nonchalant.lane_views import LiveLane
 from nonchalant.model import LaneKey, Request, Transaction, TxId
 from nonchalant.notation import ADDRESS_PATTERN, HASH_EXAMPLE, HASH_PATTERN, MAX_IDEMPOTENCY_KEY, SENDER_EXAMPLE
+from nonchalant.observing.observatory import Observatory
 from nonchalant.ports import LaneSummary, Store
 from nonchalant.service.http import JSON, Answer, Call, Streaming
 from nonchalant.service.problems import Busy
@@ -48,6 +49,8 @@ class Node(Protocol):
     @property
     def asking(self) -> Asking: ...
     @property
+    def observatory(self) -> Observatory: ...
+    @property
     def known_lanes(self) -> Mapping[LaneKey, AccountSettings]: ...
     @property
     def stream(self) -> Stream: ...
@@ -70,7 +73,8 @@ class Node(Protocol):
 
     async def situations(self, transactions: Sequence[Transaction]) -> Mapping[TxId, Situation]: ...
 
-    def ready(self) -> tuple[bool, str]: ...
+    async def trouble(self) -> str | None:
+        """Why it should get no requests now; None: it is well."""
 
 
 @dataclass(slots=True)

@@ -41,12 +41,14 @@ class Gone(Exception):
 
 @dataclass(slots=True)
 class Call:
-    """A request. `parts` are the path's variable parts, in order; `caller` is who makes it."""
+    """A request. `parts` are the path's variable parts, in order; `caller` is who makes it; `route` the path as the table
+    of calls has it, for counting."""
 
     scope: Scope
     receive: Receive
     body_seconds: float
     parts: Sequence[str] = ()
+    route: str = "none"
     caller: Caller = ANYBODY
 
     def _query(self) -> list[tuple[str, str]]:
@@ -136,7 +138,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What goes back. `content` is anything msgspec can write as JSON."""
+    """What goes back. `content` is anything msgspec can write as JSON, or bytes that go as they are."""
 
     content: object
     status: int = 200
@@ -145,7 +147,7 @@ class Answer:
 
     def raw(self) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
         """Status, headers and body, as they go over the wire."""
-        body = _encoder.encode(self.content)
+        body = self.content if isinstance(self.content, bytes) else _encoder.encode(self.content)
         headers = {
             "Content-Type": self.media_type,
             "Content-Length": str(len(body)),

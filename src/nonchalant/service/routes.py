@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from nonchalant.access import Scope
+from nonchalant.access import LanePattern, Scope
 from nonchalant.bodies import (
     BumpBody,
     FillBody,
@@ -36,7 +36,7 @@ from nonchalant.notation import BATCH_PATTERN
 from nonchalant.service import events, lanes, steering, transactions
 from nonchalant.service.front import ADDRESS, HASH, KEY, TEXT, TEXTS, WHOLE, Front, Parameter, Route
 from nonchalant.service.http import EVENT_STREAM, Answer, Call
-from nonchalant.service.problems import NotReady
+from nonchalant.service.problems import Forbidden, NotReady
 from nonchalant.views import EventsView, TransactionsView, TransactionView
 from nonchalant.wire import FILTERS
 
@@ -52,9 +52,9 @@ async def live(_front: Front, call: Call) -> Answer:
 
 async def ready(front: Front, call: Call) -> Answer:
     call.only(())
-    is_ready, reason = (False, "this node is stopping") if front.closing else front.node.ready()
-    if not is_ready:
-        raise NotReady(reason)
+    trouble = "this node is stopping" if front.closing else await front.node.trouble()
+    if trouble is not None:
+        raise NotReady(trouble)
     return Answer(Health("ready"))
 
 
@@ -63,6 +63,14 @@ async def openapi(_front: Front, call: Call) -> Answer:
 
     call.only(())
     return Answer(document())
+
+
+async def metrics(front: Front, call: Call) -> Answer:
+    call.only(())
+    if LanePattern() not in call.caller.lanes:
+        raise Forbidden("metrics tell of every lane, and this key is not for every lane; ask for one that is")
+    page, media_type = await front.node.observatory.page(call.header("Accept") or "")
+    return Answer(page, media_type=media_type)
 
 
 _TOOLS: Final = (
@@ -258,5 +266,14 @@ ROUTES: Final = (
         handle=openapi,
         scope=None,
         answers=None,
+    ),
+    Route(
+        method="GET",
+        path="/metrics",
+        does="How this node does, for Prometheus.",
+        handle=metrics,
+        scope=Scope.TX_READ,
+        answers=None,
+        media_type="text/plain",
     ),
 )

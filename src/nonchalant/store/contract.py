@@ -31,6 +31,7 @@ from nonchalant.ports import (
     LaneWork,
     Loaded,
     Orders,
+    Overview,
     Standing,
     Wished,
 )
@@ -207,3 +208,6 @@ class SqlStore(ABC):
 
     async def lanes(self) -> Sequence[LaneSummary]:
         return await self._read(reading.lanes())
+
+    async def overview(self, *, limit: int) -> Overview:
+        return await self._read(reading.overview(limit))

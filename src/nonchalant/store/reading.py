@@ -12,11 +12,12 @@ from nonchalant.model import (
     Event,
     Hash,
     LaneKey,
+    Millis,
     State,
     Transaction,
     TxId,
 )
-from nonchalant.ports import EventRange, Filter, FirstOpen, LaneSummary, OpenWish, Reserved, Standing
+from nonchalant.ports import EventRange, Filter, FirstOpen, LaneSummary, OpenWish, Overview, Reserved, Standing
 from nonchalant.store import rows, stand_ins
 from nonchalant.store.legible import Legible, full_page
 from nonchalant.store.rows import Row
@@ -24,6 +25,10 @@ from nonchalant.store.talk import Ask, Number, Procedure, ask, ask_for_each
 
 # Wishes that whoever looks at a lane is shown.
 WISHES_SHOWN = 100
+
+# What a lane can be that is not simply at work; and the states of what waits for a block, of its own accord.
+CONDITIONS = ("paused", "draining", "halted", "quarantined", "unhealthy", "marked")
+UNMINED = ("queued", "signed", "sent")
 
 
 def transaction(tx_id: TxId) -> Procedure[Transaction | None]:
@@ -150,6 +155,20 @@ def lane(key: LaneKey) -> Procedure[LaneSummary | None]:
 
 def lanes() -> Procedure[Sequence[LaneSummary]]:
     return (yield from _summaries({}))
+
+
+def overview(limit: int) -> Procedure[Overview]:
+    backlog = yield from ask("backlog", limit=limit)
+    conditions = yield from ask("lane_conditions")
+    oldest: dict[int, Millis] = {}
+    for row in backlog:
+        if row["state"] in UNMINED:
+            oldest[row["chain_id"]] = max(oldest.get(row["chain_id"], 0), row["now"] - row["oldest"])
+    return Overview(
+        live={(row["chain_id"], row["state"]): row["n"] for row in backlog},
+        oldest_unmined=oldest,
+        lanes={(row["chain_id"], condition): row[condition] for row in conditions for condition in CONDITIONS},
+    )
 
 
 def _summaries(which: Mapping[str, object]) -> Procedure[list[LaneSummary]]:

@@ -44,6 +44,8 @@ class Wakes:
     def __init__(self, installation: Installation, schema: str) -> None:
         self.hear: Heard = _nobody_hears
         self.hear_free: Heard = _nobody_hears
+        self.lost = 0  # how often the connection was, or could not be made
+        self.connected = False
         self._dsn = installation.dsn
         self._channel = f"nonchalant_{schema}"[:LONGEST_NAME]
         self._lanes: set[LaneKey] = set()
@@ -78,6 +80,7 @@ class Wakes:
             try:
                 await self._listen()
             except (asyncpg.PostgresError, *LOST) as error:
+                self.lost += 1
                 log.warning("wakes.lost", reason=str(error) or type(error).__name__)
                 await asyncio.sleep(REST_SECONDS)  # noqa: TID251 - a connection is no part of any simulated time
 
@@ -91,6 +94,7 @@ class Wakes:
             connection.add_termination_listener(lambda _: self._end())
             await connection.add_listener(self._channel, self._heard)
             # What was said while nobody listened is not said again.
+            self.connected = True
             self.hear([])
             while not connection.is_closed():
                 await self._due.wait()
@@ -101,6 +105,7 @@ class Wakes:
                 self._lanes, self._free = set(), set()
                 await self._say(connection, lines)
         finally:
+            self.connected = False
             connection.terminate()
 
     def _end(self) -> None:

@@ -885,6 +885,29 @@ WHERE TRUE
     AND lanes.chain_id = :chain_id AND lanes.address = :address
 ORDER BY lanes.chain_id, lanes.address;
 
+-- backlog --
+-- How much of what is live there is in each state, and since when its oldest was accepted. What is held waits for a
+-- person, so it is told apart. The limit guards whoever has more to do than anybody can count in a moment; in the order
+-- of the index, so that what has ended is never read.
+SELECT chain_id, shown AS state, count(*) AS n, min(created_at) AS oldest, nonchalant.millis() AS now
+FROM (
+    SELECT chain_id, created_at, CASE WHEN held THEN 'held' ELSE state END AS shown
+    FROM nonchalant.transactions
+    WHERE state IN ('queued', 'signed', 'sent', 'mined')
+    ORDER BY chain_id, address, state LIMIT :limit
+) AS live
+GROUP BY chain_id, shown;
+
+-- lane_conditions --
+-- How many lanes of each chain are not simply at work.
+SELECT
+    lanes.chain_id, count(quarantined_below) AS quarantined, count(unhealthy) AS unhealthy, count(attention) AS marked,
+    count(CASE WHEN mode = 'paused' THEN 1 END) AS paused, count(CASE WHEN mode = 'draining' THEN 1 END) AS draining,
+    count(CASE WHEN mode = 'halted' THEN 1 END) AS halted
+FROM nonchalant.lanes
+LEFT JOIN nonchalant.controls ON controls.chain_id = lanes.chain_id AND controls.address = lanes.address
+GROUP BY lanes.chain_id;
+
 -- live_states --
 SELECT lane.chain_id, lane.address, t.state, count(*) AS n
 FROM unnest(:chain_id::BIGINT[], :address::TEXT[]) AS lane (chain_id, address)
