@@ -19,6 +19,7 @@ from docs import inventory
 from nonchalant import lifecycle
 from nonchalant.bodies import (
     AccessBody,
+    BatchBody,
     BumpBody,
     FeesBody,
     FillBody,
@@ -58,6 +59,7 @@ from nonchalant.sim.schedule import Kind
 from nonchalant.views import (
     AttemptView,
     AttentionView,
+    BatchView,
     BlockView,
     EventsView,
     EventView,
@@ -162,13 +164,24 @@ def parameters() -> str:
 
 
 def bodies() -> str:
-    taken = [TransactionBody, FeesBody, AccessBody, ReplaceBody, BumpBody, ReasonBody, ReleaseBody, FillBody, ResetBody]
+    taken = [
+        TransactionBody,
+        FeesBody,
+        AccessBody,
+        BatchBody,
+        ReplaceBody,
+        BumpBody,
+        ReasonBody,
+        ReleaseBody,
+        FillBody,
+        ResetBody,
+    ]
     return _structs([*taken, ReserveBody, UsedBody, HolderBody])
 
 
 def answers() -> str:
     shown = [TransactionView, PayloadView, AttemptView, ReceiptView, BlockView, OutcomeView, AttentionView]
-    shown += [TransactionsView, EventsView, EventView, LanesView, LaneView, ControlView, LaneHealthView]
+    shown += [TransactionsView, BatchView, EventsView, EventView, LanesView, LaneView, ControlView, LaneHealthView]
     shown += [ReservationView, WishView, LeaseView, SyncView, FilledView, ResetView, KeptView, CancellingView]
     return _structs([*shown, ReservedView, UsedView, ReleasedView, Health, Problem])
 
@@ -377,6 +390,7 @@ def _type(annotation: str) -> str:
         "bool": "true or false",
         "Number": "number or text",
         "Moment": "number or text",
+        "Transactions": "list of transaction",
         **dict.fromkeys(("int", "float", "Whole", "Priority", "Depth", "Seconds"), "number"),
         **dict.fromkeys(
             ("State", "Speed", "OnSuperseded", "AttemptKind", "SlotKind", "Wanted", "Mode", "Pace"), "text"

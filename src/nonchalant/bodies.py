@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from nonchalant.errors import BadRequest
+from nonchalant.errors import BadRequest, TooDeep
 from nonchalant.model import HELD_MARK, Fees, OnSuperseded, Speed
 from nonchalant.notation import (
+    MOST_TOGETHER,
     AddressText,
     DataText,
     Depth,
@@ -68,10 +69,21 @@ class TransactionBody(Body, frozen=True, kw_only=True, rename={"sender": "from"}
     metadata: dict[str, Any] | None = None
 
 
+Transactions = Annotated[
+    list[TransactionBody], msgspec.Meta(extra_json_schema={"minItems": 1, "maxItems": MOST_TOGETHER})
+]
+
+
 class BatchBody(Body, frozen=True, kw_only=True):
     """Transactions that are accepted together, or none of them."""
 
-    transactions: list[TransactionBody]
+    transactions: Transactions
+
+
+class LooseBatchBody(Body, frozen=True, kw_only=True):
+    """The same, for finding out which of them is wrong: a decoder does not tell."""
+
+    transactions: list[Any]
 
 
 class ReplaceBody(Body, frozen=True, kw_only=True):
@@ -175,7 +187,7 @@ def decode(body: bytes | Mapping[str, object], kind: type[B]) -> B:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadRequest(f"the body is not JSON: {error}") from None
     except RecursionError:
-        raise BadRequest("the body is nested too deeply") from None
+        raise TooDeep("the body is nested too deeply") from None
 
 
 _EXPECTED = {

@@ -33,6 +33,18 @@ class BadRequest(NonchalantError):
         self.bare = detail  # without the field
 
 
+class TooDeep(BadRequest):
+    """The body is nested too deeply; send it flatter."""
+
+    code = "too_deep"
+
+
+class BatchTooLong(BadRequest):
+    """A batch has more transactions than are accepted together; send several batches, each with its own key."""
+
+    code = "batch_too_long"
+
+
 class UnknownChain(BadRequest):
     """No such chain is configured; add it to [[chains]]."""
 

@@ -100,7 +100,13 @@ class Intake:
         finally:
             self._together -= len(requests)
         if isinstance(answers[0], Duplicate):
-            return [answer.transaction for answer in answers if isinstance(answer, Duplicate)], False
+            known = [answer.transaction for answer in answers if isinstance(answer, Duplicate)]
+            if len(known) < len(requests):
+                raise TransactionRemoved(
+                    f"of the {len(requests)} transactions that had this key, {len(known)} are kept; the others have ended",
+                    known[0].id,
+                )
+            return known, False
         for number, (request, answer) in enumerate(zip(requests, answers, strict=True)):
             if isinstance(answer, CommitUnknown):
                 raise answer

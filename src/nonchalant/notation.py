@@ -14,6 +14,7 @@ MAX_REASON: Final = 500
 MOST_CONFIRMATIONS: Final = 10_000
 MOST_SECONDS: Final = 600  # that a nonce is reserved for
 MAX_IDEMPOTENCY_KEY: Final = 255
+MOST_TOGETHER: Final = 500  # transactions of a batch
 
 NUMBER_PATTERN: Final = "^([0-9]{1,100}|0x[0-9a-fA-F]{1,100})$"
 ADDRESS_PATTERN: Final = "^0x[0-9a-fA-F]{40}$"

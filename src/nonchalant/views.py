@@ -164,6 +164,13 @@ class TransactionsView(msgspec.Struct, frozen=True, kw_only=True):
     next_cursor: CursorText | None
 
 
+class BatchView(msgspec.Struct, frozen=True, kw_only=True):
+    """Transactions that were accepted together, in the order in which they were asked for."""
+
+    batch: BatchText
+    transactions: list[TransactionView]
+
+
 class LaneRef(msgspec.Struct, frozen=True, kw_only=True):
     chain_id: Whole
     address: AddressText

@@ -21,6 +21,7 @@ from nonchalant.bodies import (
     FeesBody,
     FillBody,
     HolderBody,
+    LooseBatchBody,
     NothingBody,
     ReasonBody,
     ReleaseBody,
@@ -34,10 +35,17 @@ from nonchalant.bodies import (
 from nonchalant.chain.evm.intrinsic import least_gas
 from nonchalant.chain.evm.reverts import parse_abi
 from nonchalant.config import AccountSettings, ChainSettings, Settings
-from nonchalant.errors import BadRequest, FeeAboveCap, UnknownAccount, UnknownChain
+from nonchalant.errors import BadRequest, BatchTooLong, FeeAboveCap, TooDeep, UnknownAccount, UnknownChain
 from nonchalant.fees import FeeRules
 from nonchalant.model import AccessList, Fees, Hash, LaneKey, Millis, Payload, Request, Speed, State, TxId
-from nonchalant.notation import BATCH_PATTERN, MAX_REASON, MOST_CONFIRMATIONS, MOST_SECONDS, Number
+from nonchalant.notation import (
+    BATCH_PATTERN,
+    MAX_REASON,
+    MOST_CONFIRMATIONS,
+    MOST_SECONDS,
+    MOST_TOGETHER,
+    Number,
+)
 from nonchalant.ports import Filter
 from nonchalant.scalars import (
     LARGEST_NUMBER,
@@ -54,7 +62,6 @@ MAX_METADATA: Final = 4 * 1024  # as JSON
 MAX_ABI: Final = 64 * 1024  # as JSON, of its errors alone
 MAX_DEPTH: Final = 16
 MAX_PAGE: Final = 500
-MOST_TOGETHER: Final = 500
 
 
 def parse_request(
@@ -82,9 +89,13 @@ def parse_batch(
     idempotency_key: str | None = None,
 ) -> list[Request]:
     """Requests that belong together. The first carries the key, and what makes two such batches the same."""
-    given = decode(body, BatchBody).transactions
-    if not 1 <= len(given) <= MOST_TOGETHER:
-        raise BadRequest(f"expected 1 to {MOST_TOGETHER} of them", field="transactions")
+    given = _bodies_of(body)
+    if not given:
+        raise BadRequest("expected at least one", field="transactions")
+    if len(given) > MOST_TOGETHER:
+        raise BatchTooLong(
+            f"there are {len(given)}, and at most {MOST_TOGETHER} are accepted together", field="transactions"
+        )
     key = None if idempotency_key is None else parse_idempotency_key(idempotency_key)
     requests = []
     for number, one in enumerate(given):
@@ -97,6 +108,23 @@ def parse_batch(
     together = hashlib.sha256(" ".join(request.body_hash for request in requests).encode()).hexdigest()
     first, *others = (replace(request, batch=batch) for request in requests)
     return [replace(first, idempotency_key=key, body_hash=f"batch {together}"), *others]
+
+
+def _bodies_of(body: bytes | Mapping[str, object]) -> list[TransactionBody]:
+    try:
+        return decode(body, BatchBody).transactions
+    except BadRequest as problem:
+        if not (problem.field or "").startswith("transactions["):
+            raise
+    found = []
+    for number, one in enumerate(decode(body, LooseBatchBody).transactions):
+        if not isinstance(one, Mapping):
+            raise BadRequest("expected an object", field=within_batch(number, None))
+        try:
+            found.append(decode(one, TransactionBody))
+        except BadRequest as problem:
+            raise BadRequest(problem.bare, field=within_batch(number, problem.field)) from None
+    return found
 
 
 def within_batch(number: int, field: str | None) -> str:
@@ -371,7 +399,7 @@ def _metadata(given: dict[str, Any] | None) -> dict[str, Any] | None:
 def _check_json(value: object, depth: int) -> None:
     """Values of the library may be anything; only what comes back from JSON as it was is taken."""
     if depth == 0:
-        raise BadRequest(f"nested deeper than {MAX_DEPTH}", field="metadata")
+        raise TooDeep(f"nested deeper than {MAX_DEPTH}", field="metadata")
     match value:
         case None | bool() | str() | int():
             pass

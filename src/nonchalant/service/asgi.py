@@ -67,7 +67,7 @@ class Service:
         self.observatory = node.observatory
         self.observatory.under_way = lambda: self.under_way
         self.hosts = {"localhost", "127.0.0.1", "[::1]", str(node.settings.listen).rpartition(":")[0]}
-        self.routes = [(route.path.split("/"), route) for route in ROUTES]
+        self.paths = _by_path(ROUTES)
 
     def close(self) -> None:
         """Let waiting calls answer now, and be not ready."""
@@ -131,16 +131,12 @@ class Service:
         method = "GET" if method == "HEAD" else method
         # Before what is escaped in it is read: a slash in an id is part of the id.
         asked = [unquote(part) for part in path.decode("latin-1").split("/")]
-        allowed: list[str] = []
-        for pattern, route in self.routes:
+        for pattern, routes in self.paths:
             parts = _match(pattern, asked)
-            if parts is None:
-                continue
-            if route.method == method:
-                return route, parts
-            allowed.append(route.method)
-        if allowed:
-            raise WrongMethod(allowed)
+            if parts is not None:
+                if method not in routes:
+                    raise WrongMethod(list(routes))
+                return routes[method], parts
         raise NoSuchPath
 
     def _check_host(self, call: Call) -> None:
@@ -151,6 +147,14 @@ class Service:
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
         if name.lower() not in self.hosts:
             raise WrongHost
+
+
+def _by_path(routes: Sequence[Route]) -> list[tuple[list[str], dict[str, Route]]]:
+    """The calls at each path, by their methods; what has a name of its own goes before what stands for any."""
+    found: dict[str, dict[str, Route]] = {}
+    for route in sorted(routes, key=lambda route: route.path.count("{")):
+        found.setdefault(route.path, {})[route.method] = route
+    return [(path.split("/"), methods) for path, methods in found.items()]
 
 
 def _match(pattern: list[str], asked: list[str]) -> list[str] | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nonchalant.bodies import (
+    BatchBody,
     Body,
     BumpBody,
     FillBody,
@@ -26,6 +27,7 @@ _HOLDER: Final = "0123456789abcdef0123456789abcdef"
 
 EXAMPLES: Final[Mapping[type[Body], Mapping[str, Any]]] = {
     TransactionBody: {**_TRANSFER, "fees": {"speed": "fast"}, "metadata": {"invoice": 4711}},
+    BatchBody: {"transactions": [_TRANSFER, {**_TRANSFER, "priority": 7}]},
     ReplaceBody: {"to": ADDRESS_EXAMPLE, "value": "2000000000000000"},
     BumpBody: {"fees": {"max_fee_per_gas": "30000000000", "max_priority_fee_per_gas": "2000000000"}},
     ReasonBody: {"reason": "the contract is being upgraded"},

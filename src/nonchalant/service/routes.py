@@ -9,6 +9,7 @@ import msgspec
 
 from nonchalant.access import LanePattern, Scope
 from nonchalant.bodies import (
+    BatchBody,
     BumpBody,
     FillBody,
     HolderBody,
@@ -37,7 +38,7 @@ from nonchalant.service import events, lanes, steering, transactions
 from nonchalant.service.front import ADDRESS, HASH, KEY, TEXT, TEXTS, WHOLE, Front, Parameter, Route
 from nonchalant.service.http import EVENT_STREAM, Answer, Call
 from nonchalant.service.problems import Forbidden, NotReady
-from nonchalant.views import EventsView, TransactionsView, TransactionView
+from nonchalant.views import BatchView, EventsView, TransactionsView, TransactionView
 from nonchalant.wire import FILTERS
 
 
@@ -149,6 +150,19 @@ ROUTES: Final = (
         status=202,
         headers=(IDEMPOTENCY_KEY,),
         answer_headers=(Parameter("Location", "where it is", TEXT, required=True), REPLAYED),
+        problems=(409, 410, 422, 429),
+    ),
+    Route(
+        method="POST",
+        path="/v1/transactions/batch",
+        does="Hand over several transactions: all are accepted, or none is. One Idempotency-Key is for the whole.",
+        handle=transactions.post_batch,
+        scope=Scope.TX_WRITE,
+        takes=BatchBody,
+        answers=BatchView,
+        status=202,
+        headers=(IDEMPOTENCY_KEY,),
+        answer_headers=(Parameter("Location", "where they are listed", TEXT, required=True), REPLAYED),
         problems=(409, 410, 422, 429),
     ),
     Route(

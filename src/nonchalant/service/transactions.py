@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -14,10 +15,11 @@ from nonchalant.model import Transaction, TxId
 from nonchalant.scalars import LARGEST_NUMBER, parse_number
 from nonchalant.service.front import Front
 from nonchalant.service.http import Answer, Call, Gone
-from nonchalant.views import EventsView, TransactionsView, TransactionView, show_event, show_transaction
+from nonchalant.views import BatchView, EventsView, TransactionsView, TransactionView, show_event, show_transaction
 from nonchalant.waiting_for import NOTHING_KNOWN
 from nonchalant.wire import (
     FILTERS,
+    parse_batch,
     parse_bump,
     parse_filter,
     parse_nothing,
@@ -50,6 +52,29 @@ async def post_transaction(front: Front, call: Call) -> Answer:
     return Answer(show_transaction(tx, ()) if created else await _shown(front, tx), 202, headers)
 
 
+async def post_batch(front: Front, call: Call) -> Answer:
+    call.only(())
+    node = front.node
+    requests = parse_batch(
+        await call.json_body(),
+        new_id=node.new_id,
+        settings=node.settings,
+        lanes=node.known_lanes,
+        tenant=call.caller.tenant,
+        idempotency_key=call.header("Idempotency-Key"),
+    )
+    found, created = await node.submit_together(requests)
+    batch = found[0].batch
+    assert batch is not None
+    headers = {"Location": f"/v1/transactions?batch={batch}"}
+    if created:
+        shown = [show_transaction(tx, ()) for tx in found]
+    else:
+        headers["Idempotency-Replayed"] = "true"
+        shown = await _listed(front, found)
+    return Answer(BatchView(batch=batch, transactions=shown), 202, headers)
+
+
 async def get_transaction(front: Front, call: Call) -> Answer:
     given = call.only(("wait", "after"))
     (tx_id,) = call.parts
@@ -64,17 +89,10 @@ async def get_transaction(front: Front, call: Call) -> Answer:
 
 async def list_transactions(front: Front, call: Call) -> Answer:
     wanted = parse_filter(call.only(FILTERS))
-    store = front.node.store
-    found = await store.transactions(wanted)
-    attempts = await store.attempts([tx.id for tx in found])
-    around = await front.node.situations(found)
+    found = await front.node.store.transactions(wanted)
     return Answer(
         TransactionsView(
-            transactions=[
-                # Without the blocks above each: a page would be megabytes of them.
-                show_transaction(tx, attempts.get(tx.id, ()), replace(around.get(tx.id, NOTHING_KNOWN), above=None))
-                for tx in found
-            ],
+            transactions=await _listed(front, found),
             next_cursor=str(found[-1].place) if len(found) == wanted.limit else None,
         )
     )
@@ -158,6 +176,16 @@ async def _moved(front: Front, call: Call, tx: Transaction, after: int | None, p
     finally:
         leaving.cancel()
     return tx
+
+
+async def _listed(front: Front, found: Sequence[Transaction]) -> list[TransactionView]:
+    attempts = await front.node.store.attempts([tx.id for tx in found])
+    around = await front.node.situations(found)
+    return [
+        # Without the blocks above each: a page would be megabytes of them.
+        show_transaction(tx, attempts.get(tx.id, ()), replace(around.get(tx.id, NOTHING_KNOWN), above=None))
+        for tx in found
+    ]
 
 
 async def _shown(front: Front, tx: Transaction) -> TransactionView:
