@@ -117,7 +117,8 @@ SWEEP_WITHOUT_WAKE_UPS = 0.25
 async def open_store(settings: Settings, clock: Clock, entropy: Entropy) -> SqlStore:
     if not Installation.is_meant_by(settings.store):
         return SqliteStore.open(settings.store.removeprefix("sqlite:"), clock=clock, entropy=entropy)
-    # Well below the part of a lease in which its owner does not act any more: a frozen one holds nobody up.
+    # Of those that lock a lease. Well below the part of it in which its owner does not act any more: a frozen one holds
+    # nobody up.
     stall = min(STALL_SECONDS, settings.lease_seconds * MARGIN / 2)
     return await PostgresStore.open(
         settings.store, entropy=entropy, listen_url=settings.listen_dsn, stall_seconds=stall

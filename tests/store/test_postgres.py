@@ -260,6 +260,28 @@ async def test_an_owner_that_is_frozen_inside_its_transaction_does_not_hold_a_ta
         await other.close()
 
 
+async def test_only_who_locks_a_lease_has_little_time_where_leases_are_short(
+    store: PostgresStore, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "STALL_SECONDS", 60.0)
+    [old] = await accept(store, "old")
+    lease = await take(store)
+    hasty = await second(store, postgres, stall_seconds=0.3)
+    holder = await asyncpg.connect(postgres.dsn)
+    async with holder.transaction():
+        await holder.execute(f"LOCK TABLE {store.schema}.leases, {store.schema}.transactions IN EXCLUSIVE MODE")
+        accepting = await begun(store, hasty.accept([a_request("new")], limits=LIMITS))
+        with pytest.raises(StoreUnavailable):
+            await hasty.commit(filler(lease, 0), lease)
+        with pytest.raises(StoreUnavailable):
+            await hasty.alter_queued(*step(old, Cancelled(), 5))
+        assert not accepting.done()
+    [new] = await accepting
+    assert type(new).__name__ == "Transaction"
+    await holder.close()
+    await hasty.close()
+
+
 async def test_leases_are_renewed_however_busy_a_node_is(store: PostgresStore) -> None:
     lease = await take(store)
     taken = [await store._work.pool.acquire() for _ in range(FOR_WORK)]

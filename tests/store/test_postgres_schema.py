@@ -112,7 +112,7 @@ class Cutting(Link):
             await super()._carry(reader, writer)
 
 
-async def test_a_node_that_is_cut_off_while_it_starts_begins_anew(postgres: Cluster) -> None:
+async def test_a_node_that_is_cut_off_before_it_has_seen_the_schema_begins_anew(postgres: Cluster) -> None:
     async with Cutting(postgres.port, BEGINNINGS - 1).standing() as link:
         url = f"postgresql://postgres@127.0.0.1:{link.port}/postgres?schema=cut_off"
         store = await open_patiently(url, listen_url=postgres.dsn)

@@ -15,8 +15,9 @@ from nonchalant.store.talk import Answer, millis
 # A question that takes longer is given up; the stages ask again.
 ANSWER_SECONDS = 10.0
 
-# What keeps a transaction waiting, a lock or a node that does not go on, ends it after this time. It must be shorter than
-# the part of a lease at its end in which the owner does not act, or a frozen owner could hold a take-over up.
+# What keeps a transaction waiting, a lock or a node that does not go on, ends it after this time. Where it has locked a
+# lease, that must be shorter than the part of a lease at its end in which the owner does not act, or a frozen owner could
+# hold a take-over up: with short leases it is less than this.
 STALL_SECONDS = 1.0
 
 # How often something is begun anew on another connection, where nothing has happened yet.
@@ -45,13 +46,8 @@ class Connections:
 
     def __init__(self, pool: asyncpg.Pool, stall_seconds: float) -> None:
         self.pool = pool
-        stall = f"{millis(stall_seconds)}ms"
-        self._begin = (
-            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; "
-            f"SET LOCAL lock_timeout = '{stall}'; SET LOCAL idle_in_transaction_session_timeout = '{stall}'; "
-            # A commit that is acknowledged before it is flushed could be lost without a trace.
-            "SELECT set_config('synchronous_commit', 'local', TRUE) WHERE current_setting('synchronous_commit') = 'off'"
-        )
+        self._begin = _beginning(stall_seconds)
+        self._begin_unhurried = _beginning(max(stall_seconds, STALL_SECONDS))
 
     @classmethod
     async def open(cls, installation: Installation, most: int, *, pooled: bool, stall_seconds: float) -> Connections:
@@ -75,10 +71,10 @@ class Connections:
         self.pool.terminate()
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[asyncpg.Connection]:
-        """Committed at the end of the block, or rolled back."""
+    async def transaction(self, *, locks_leases: bool = True) -> AsyncIterator[asyncpg.Connection]:
+        """Committed at the end of the block, or rolled back. One that locks no lease may take longer about it."""
         with refusals():
-            connection = await self.begun()
+            connection = await self.begun(locks_leases=locks_leases)
         try:
             try:
                 with refusals():
@@ -90,12 +86,13 @@ class Connections:
         finally:
             await self.pool.release(connection)
 
-    async def begun(self) -> asyncpg.Connection:
+    async def begun(self, *, locks_leases: bool = True) -> asyncpg.Connection:
         """One with a transaction on it. One that turns out to be dead is replaced: nothing has happened yet."""
+        begin = self._begin if locks_leases else self._begin_unhurried
         for beginning in range(1, BEGINNINGS + 1):
             connection = await self.pool.acquire(timeout=ANSWER_SECONDS)
             try:
-                await connection.execute(self._begin)
+                await connection.execute(begin)
             except BaseException as error:  # cancelled, too: nobody knows what became of the BEGIN
                 _cut(connection)
                 await self.pool.release(connection)
@@ -160,6 +157,16 @@ def refusals() -> Iterator[None]:
         raise Locked(f"the store cannot be used now: {_words(error)}") from error
     except (asyncpg.PostgresError, *LOST) as error:
         raise StoreUnavailable(f"the store cannot be used now: {_words(error)}") from error
+
+
+def _beginning(stall_seconds: float) -> str:
+    stall = f"{millis(stall_seconds)}ms"
+    return (
+        "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; "
+        f"SET LOCAL lock_timeout = '{stall}'; SET LOCAL idle_in_transaction_session_timeout = '{stall}'; "
+        # A commit that is acknowledged before it is flushed could be lost without a trace.
+        "SELECT set_config('synchronous_commit', 'local', TRUE) WHERE current_setting('synchronous_commit') = 'off'"
+    )
 
 
 def _cut(connection: asyncpg.Connection) -> None:

@@ -171,7 +171,7 @@ class PostgresStore(SqlStore):
 
     async def _look_around(self) -> None:
         """See where the server stands. A node that starts begins where the store was last seen."""
-        found, position = await self._write(_looked(), leases=True)
+        found, position = await self._write(_looked())
         # How far its log went then, nobody knows.
         seen = Whereabouts(position["system_identifier"], position["timeline"], 0, position["home"])
         await self._compare(found, position["incarnation"], seen, position["incarnation"])
@@ -210,8 +210,14 @@ class PostgresStore(SqlStore):
     async def _write(self, procedure: Procedure[T], *, leases: bool = False) -> T:
         incarnation, passed = self._incarnation, list[Whereabouts]()
         try:
-            async with (self._leases if leases else self._work).transaction() as connection:
-                result = await self._run(connection, procedure, passed)
+            first = next(procedure)
+        except StopIteration as end:
+            nothing: T = end.value
+            return nothing
+        hurried = leases or _locks_a_lease(first)
+        try:
+            async with (self._leases if leases else self._work).transaction(locks_leases=hurried) as connection:
+                result = await self._run(connection, procedure, passed, first)
         except _Lost as loss:
             await self._raise_incarnation(loss.found, loss.incarnation, loss.seen)
             raise LeaseLost("the store has lost commits; every lane is compared with its chain first") from None
@@ -223,11 +229,15 @@ class PostgresStore(SqlStore):
             return await self._run(None, procedure, [])
 
     async def _run(
-        self, connection: asyncpg.Connection | None, procedure: Procedure[T], passed: list[Whereabouts]
+        self,
+        connection: asyncpg.Connection | None,
+        procedure: Procedure[T],
+        passed: list[Whereabouts],
+        first: Step | None = None,
     ) -> T:
-        """`passed` becomes where the server stood at each fence."""
+        """`passed` becomes where the server stood at each fence. `first` is what the procedure waits for, if it has begun."""
         try:
-            step = next(procedure)
+            step = next(procedure) if first is None else first
             while True:
                 answer = await self._take(connection, step)
                 if isinstance(step, Fence):
@@ -291,6 +301,11 @@ class _Lost(Exception):
         self.found = found
         self.seen = seen
         self.incarnation = incarnation
+
+
+def _locks_a_lease(first: Step) -> bool:
+    """Whoever locks a lease at all does so before anything else."""
+    return isinstance(first, Fence) or (isinstance(first, Ask) and first.query == "lock_lane")
 
 
 def _looked() -> Procedure[tuple[Whereabouts, rows.Row]]:
