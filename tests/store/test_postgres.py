@@ -41,9 +41,12 @@ store = pytest.fixture(on_a_server)
 
 def test_both_dialects_have_the_same_queries() -> None:
     sqlite, postgres = queries.load("sqlite").keys(), queries.load("postgres").keys()
-    # What SQLite's one writer needs: its own count of commits, and repeats that are joined when they are told. It has no
-    # round trips to save when a node says that it lives.
-    assert sqlite - postgres == {"count_commit", "first_told", "heartbeat", "forget_dead_nodes", "live_nodes"}
+    # What SQLite's one writer needs: its own count of commits and of positions, and repeats that are joined when they are
+    # told. It has no round trips to save when a node says that it lives.
+    assert sqlite - postgres == {
+        *("count_commit", "begin_positions", "first_told"),
+        *("heartbeat", "forget_dead_nodes", "live_nodes"),
+    }
     # What many writers need.
     assert postgres - sqlite == {
         *(
@@ -370,7 +373,7 @@ GROWING = ("transactions", "slots", "attempts", "events", "removed", "strangers"
 @pytest.mark.parametrize(
     ("query", "columns"),
     [
-        ("queued", {**LANE._asdict(), "limit": 9, "skip": []}),
+        ("queued", {**LANE._asdict(), "limit": 9, "asking": 9, "skip": []}),
         ("load_slots", LANE._asdict()),
         ("load_attempts", LANE._asdict()),
         ("load_transactions", LANE._asdict()),
