@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nonchalant.amounts import format_wei
+from nonchalant.health import OUT_OF_FUNDS
 from nonchalant.model import (
     LESSER_MARKS,
     Attempt,
@@ -63,7 +64,7 @@ def why(tx: Transaction, attempts: Sequence[Attempt], around: Situation = NOTHIN
         return stopped
     match tx.state:
         case State.QUEUED:
-            return _lane_trouble(around) or _marked(tx) or _in_line(around)
+            return _lane_trouble(around) or _marked(tx) or _out_of_funds(around) or _in_line(around)
         case State.MINED:
             return _mined(tx, attempts, around)
         case _:
@@ -92,11 +93,17 @@ def _lane_trouble(around: Situation) -> str | None:
         return None
     if around.record.quarantined_below is not None:
         return f"Its lane is in quarantine until every nonce below {around.record.quarantined_below} is final."
-    if around.record.unhealthy is not None:
+    if around.record.unhealthy is not None and around.record.unhealthy.code != OUT_OF_FUNDS:
         return f"Its lane gives out no nonces: {_clause(around.record.unhealthy)}."
     if around.record.attention is not None and around.record.attention.code not in LESSER_MARKS:
         return f"Its lane needs attention: {_clause(around.record.attention)}."
     return None
+
+
+def _out_of_funds(around: Situation) -> str | None:
+    """No stop: whatever the account can pay goes. So its own mark says more, if it has one."""
+    unhealthy = None if around.record is None else around.record.unhealthy
+    return None if unhealthy is None else f"Its account is out of funds: {_clause(unhealthy)}."
 
 
 def _marked(tx: Transaction) -> str | None:

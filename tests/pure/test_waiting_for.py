@@ -62,6 +62,14 @@ def test_every_live_transaction_has_a_sentence_whatever_is_known_around_it(state
     assert "None" not in told
 
 
+def test_a_lane_without_funds_is_not_stopped_and_its_transactions_say_what_they_wait_for_themselves() -> None:
+    broke = Situation(record=replace(RECORD, unhealthy=Attention("insufficient_funds", "it lacks 5 wei", 0)))
+    assert why(queued(attention=mark("its price is below the base fee")), (), broke) == (
+        "It needs attention: its price is below the base fee."
+    )
+    assert why(queued(), (), broke) == "Its account is out of funds: it lacks 5 wei."
+
+
 def test_a_person_s_word_comes_first() -> None:
     halted = Situation(control=Control(Mode.HALTED, "block 5 is gone"))
     assert why(queued(held=True, attention=mark("the invoice is wrong.")), (), halted) == (
