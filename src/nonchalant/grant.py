@@ -241,15 +241,28 @@ async def _replace(desk: Desk, work: Work, tx: Transaction, slot: Slot, payload:
     if limit is not None and gas > limit:
         raise Refusal("gas_above_block", f"it takes {gas} gas, and a block of this chain has room for {limit}")
     offer = await _offer(desk, slot, wish)
-    _refuse_unless_payable(desk, slot, payload.value + gas * offer.max_fee)
+    draft = Draft(lane=desk.key, nonce=slot.nonce, payload=payload, gas=gas, fees=offer)
+    data_fee = await _dearer_data(desk, draft)
+    known = desk.lane.data_fees.get(slot.nonce, 0)
+    _refuse_unless_payable(desk, slot, payload.value + gas * offer.max_fee + data_fee - known)
     replaced = work.move(tx, lifecycle.Replaced(payload))
     if wish != tx.fees:
         work.move(tx, lifecycle.Valued(wish))
     version = replaced.payload_version
-    draft = Draft(lane=desk.key, nonce=slot.nonce, payload=payload, gas=gas, fees=offer)
     [attempt] = await signing.sign(desk, [signing.prepare(desk, draft, AttemptKind.REPLACEMENT, tx.id, version)])
     work.add_attempt(replace(slot, payload_version=version), attempt)
     work.move(tx, lifecycle.Repriced(attempt.hash, offer, attempt.kind))
+    if data_fee:
+        desk.lane.data_fees[slot.nonce] = data_fee
+
+
+async def _dearer_data(desk: Desk, draft: Draft) -> Wei:
+    """What the chain takes at most for publishing whichever runs at this nonce: this one, or what it replaces."""
+    known = desk.lane.data_fees.get(draft.nonce, 0)
+    if not desk.chain.charges_for_data:
+        return known
+    [fee] = await desk.eyes.ask(lambda endpoint: endpoint.data_fees([draft]))
+    return max(fee, known)
 
 
 async def _bump(desk: Desk, work: Work, tx: Transaction, slot: Slot, fees: Speed | Fees | None) -> None:

@@ -14,7 +14,6 @@ from nonchalant import lifecycle
 from nonchalant.model import (
     LESSER_MARKS,
     Attempt,
-    AttemptKind,
     Attention,
     Change,
     Event,
@@ -190,8 +189,6 @@ class Lane:
             self.slots[slot.nonce] = slot
         for attempt in change.attempts:
             self._nonces[attempt.hash] = attempt.nonce
-            if attempt.kind is AttemptKind.REPLACEMENT:
-                self.data_fees.pop(attempt.nonce, None)  # other bytes
         for attempt in change.answered:
             bound = self.slots.get(attempt.nonce)
             if bound is not None:  # it may have been freed on the same answer

@@ -219,13 +219,13 @@ def test_the_fee_for_data_is_committed_while_it_is_in_flight() -> None:
     assert lane.data_fees == {9: 100}
 
 
-def test_the_fee_for_data_is_forgotten_when_the_payload_is_replaced() -> None:
+def test_the_fee_for_data_stays_when_the_payload_is_replaced() -> None:
+    """What it replaces may still run."""
     lane = a_lane(0)
     lane.data_fees = {0: 5}
-    lane.apply(Change(attempts=(an_attempt("0xb1", 0, "tx", kind=AttemptKind.BUMP),)))
+    for hash, kind in (("0xb1", AttemptKind.BUMP), ("0xb2", AttemptKind.REPLACEMENT)):
+        lane.apply(Change(attempts=(an_attempt(hash, 0, "tx", kind=kind),)))
     assert lane.data_fees == {0: 5}
-    lane.apply(Change(attempts=(an_attempt("0xb2", 0, "tx", kind=AttemptKind.REPLACEMENT),)))
-    assert lane.data_fees == {}
 
 
 def test_a_filler_has_no_transaction() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from nonchalant.model import Fees, State, Transaction, Wei
+import pytest
+
+from nonchalant.errors import WishRefused
+from nonchalant.model import AttemptKind, Draft, Fees, State, Transaction, Wei
 from tests.stages.rig import ALICE, GWEI, Rig, staged, unreachable
 
 DATA_PRICE: Wei = 10**13  # a byte: dearer than all the gas of a transfer
@@ -117,6 +120,45 @@ async def test_while_nobody_tells_the_fee_for_data_nothing_is_signed_and_a_mark_
         voice.heal()
     sent = await rig.reaches(tx, State.SENT, 60.0)
     assert sent.attention is None
+
+
+@staged(data_price=DATA_PRICE)
+async def test_a_replacement_whose_data_the_account_cannot_pay_for_is_refused(rig: Rig) -> None:
+    tx = await pay(rig, "one")
+    await rig.reaches(tx, State.SENT)
+    longer, price = rig.payload("one" + 40 * "!", gas=GAS), Fees(40 * GWEI, 2 * GWEI)
+    draft = Draft(lane=ALICE, nonce=0, payload=longer, gas=GAS, fees=price)
+    [fee] = await rig.endpoints[0].endpoint.data_fees([draft])
+    assert fee > await fee_of(rig, tx)
+    rig.drain(leave=GAS * price.max_fee + fee - 1)
+    await rig.mine(empty=True)
+    await rig.advance(20.0)  # it was sent again, and the account looked at
+    with pytest.raises(WishRefused, match="fund the account"):
+        await rig.asking.replace(tx.id, longer, price, patience=30.0)
+    assert [attempt.kind for attempt in await rig.attempts(tx)] == [AttemptKind.ORIGINAL]  # it goes on as it was
+    rig.fund(1)
+    await rig.mine(empty=True)
+    await rig.advance(20.0)
+    await rig.asking.replace(tx.id, longer, price, patience=30.0)
+    replaced = (await rig.attempts(tx))[-1]
+    assert rig.chain._decode(replaced.raw).data_fee == fee
+    # What it may take is set aside at once, for its data too.
+    [desk] = [desk for key, desk in rig.node.engine.desks.items() if key == ALICE]
+    assert desk.lane.committed() == GAS * price.max_fee + fee
+
+
+@staged(data_price=DATA_PRICE)
+async def test_a_replacement_waits_until_the_fee_for_its_data_is_told(rig: Rig) -> None:
+    tx = await pay(rig, "one")
+    await rig.reaches(tx, State.SENT)
+    for voice in rig.endpoints:
+        voice.fail("data_fees", unreachable())
+    await rig.asking.replace(tx.id, rig.payload("two", gas=GAS), Fees(40 * GWEI, 2 * GWEI), patience=5.0)
+    assert len(await rig.attempts(tx)) == 1
+    for voice in rig.endpoints:
+        voice.heal()
+    await rig.advance(20.0)
+    assert [attempt.kind for attempt in await rig.attempts(tx)] == [AttemptKind.ORIGINAL, AttemptKind.REPLACEMENT]
 
 
 @staged()
