@@ -214,7 +214,8 @@ class Engine:
 
     async def _beat(self) -> None:
         for lane in await self.cluster.beat():
-            log.warning("lease.lost", lane=str(lane))
+            desk = self.desks.get(lane)
+            log.warning("lease.lost", lane=str(lane), epoch=None if desk is None else desk.lease.epoch)
             if lane in self._workers:
                 self._workers[lane].cancel()
         for lane, lease in self.cluster.leases.items():
@@ -245,7 +246,7 @@ class Engine:
                 self.poke(found.lane)
         for lane in self.cluster.to_hand_over(work):
             if lane in self.desks:
-                log.info("lane.handed_over", lane=str(lane))
+                log.info("lane.handed_over", lane=str(lane), epoch=self.desks[lane].lease.epoch)
                 self.desks[lane].handed_over = True
                 self.desks[lane].wake.set()
         for lane in self.cluster.to_take(work):
@@ -291,7 +292,12 @@ class Engine:
                     return
                 except Poisoned as poison:
                     # It is known who did it, and it is left aside if it does so again: no need to rest longer.
-                    log.exception("lane.poisoned", lane=str(lane), subject=poison.subject)
+                    log.exception(
+                        "lane.poisoned",
+                        lane=str(lane),
+                        subject=poison.subject,
+                        tx=troubles.transaction_in(poison.subject),
+                    )
                     self._restarts("poisoned")
                     rest = REST_SECONDS
                 except WORLDLY as error:

@@ -310,8 +310,9 @@ class Follower:
             try:
                 found += await self.ask(_receipt_question(block.ref, hash))
             except (Unreachable, NodeRefused) as error:
-                log.warning("receipt.unreadable", hash=hash, height=block.number, reason=str(error))
-                desk = self._desks.get(self._watching[hash])
+                lane = self._watching[hash]
+                log.warning("receipt.unreadable", lane=str(lane), hash=hash, height=block.number, reason=str(error))
+                desk = self._desks.get(lane)
                 if desk is not None:
                     desk.account_due = True
         return found

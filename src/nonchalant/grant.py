@@ -109,10 +109,10 @@ def _answer(desk: Desk, wish: Wish, problem: Exception) -> Refusal | None:
         case Unreachable() | NodeRefused() | Unencodable():
             return Refusal("cannot_be_sent", str(problem))
         case RowMoved():
-            log.warning("wish.unwritable", lane=str(desk.key), wish=wish.id, reason=str(problem))
+            log.warning("wish.unwritable", lane=str(desk.key), wish=wish.id, tx=wish.tx_id, reason=str(problem))
             return Refusal("internal", "the store refuses it each time; this node's log says why")
         case _:
-            log.error("wish.broke", lane=str(desk.key), wish=wish.id, exc_info=problem)
+            log.error("wish.broke", lane=str(desk.key), wish=wish.id, tx=wish.tx_id, exc_info=problem)
             return Refusal("internal", "this node failed at it; its log says why")
 
 

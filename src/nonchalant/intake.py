@@ -180,7 +180,7 @@ class Intake:
                 for one in batch:
                     await self._commit([one])
                 return
-            log.exception("request.unstorable", tx=batch[0][0].id)
+            log.exception("request.unstorable", tx=batch[0][0].id, lane=str(batch[0][0].lane))
             _refuse(batch, error)
             return
         for (request, future), answer in zip(batch, answers, strict=True):

@@ -72,6 +72,7 @@ def hand_over() -> None:
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
+            structlog.contextvars.merge_contextvars,
             structlog.processors.format_exc_info,
             structlog.processors.UnicodeDecoder(),
             redact,

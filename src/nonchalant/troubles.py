@@ -8,7 +8,7 @@ from nonchalant import lifecycle, same_chain
 from nonchalant.desk import ASIDE_MARK, BEHIND_MARK, BROKEN_MARK, TROUBLE_MARK, Desk
 from nonchalant.errors import RowMoved, StoreUnavailable
 from nonchalant.follow import Follower
-from nonchalant.model import Attention, Millis, State
+from nonchalant.model import Attention, Millis, State, TxId
 from nonchalant.poison import subject_of
 from nonchalant.rescue import FILLING
 
@@ -76,14 +76,20 @@ async def tell_aside(desk: Desk) -> None:
     if desk.ticks() < desk.tell_after:
         return
     for subject, reason in list(strikes.untold.items()):
-        log.error("tx.set_aside", lane=str(desk.key), subject=subject, reason=reason)
+        tx_id = transaction_in(subject)
+        log.error("tx.set_aside", lane=str(desk.key), subject=subject, tx=tx_id, reason=reason)
         try:
             await _set_aside(desk, subject, reason)
         except (RowMoved, StoreUnavailable) as error:
-            log.warning("mark.failed", lane=str(desk.key), subject=subject, reason=str(error))
+            log.warning("mark.failed", lane=str(desk.key), subject=subject, tx=tx_id, reason=str(error))
             desk.tell_after = desk.ticks() + TELL_AGAIN
         else:
             del strikes.untold[subject]
+
+
+def transaction_in(subject: str) -> TxId | None:
+    """None: the subject of an error is no transaction, but a nonce that is nobody's. Ids are one word."""
+    return None if " " in subject or subject == FILLING else subject
 
 
 async def _set_aside(desk: Desk, subject: str, reason: str) -> None:

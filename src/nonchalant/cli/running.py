@@ -13,6 +13,7 @@ from pathlib import Path
 
 import structlog
 import uvloop
+from structlog.contextvars import bind_contextvars
 
 from nonchalant import devchain, logs
 from nonchalant.app import Nonchalant
@@ -50,6 +51,7 @@ async def _serve(settings: Settings) -> None:
     log = structlog.get_logger()
     with server.until_signalled(STOP_SECONDS) as stop, server.bind(settings.listen) as listening:
         async with Nonchalant.open(settings) as node:
+            bind_contextvars(node=node.observatory.node)
             log.info("service.listening", at=server.url_of(listening), lanes=len(node.known_lanes))
             await server.serve(node, listening, stop)
             log.info("service.stopping")

@@ -61,6 +61,11 @@ class Observatory:
         """The parts that are asked when somebody looks. `wakes`: how often wake-ups were lost, and if they are heard."""
         self._engine, self._intake, self._store_kind, self._wakes = engine, intake, store_kind, wakes
 
+    @property
+    def node(self) -> str:
+        """What this node is called, in logs and leases; it changes with every start."""
+        return "" if self._engine is None else self._engine.cluster.owner
+
     # the engine's meter
 
     def worked(self, stage: str, seconds: float) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import unquote
 
 import structlog
+from structlog.contextvars import bind_contextvars
 
 from nonchalant.errors import CommitUnknown, NonchalantError, ShuttingDown
 from nonchalant.observing.catalogue import OTHER
@@ -77,6 +78,7 @@ class Service:
         if scope["type"] != "http":
             return
         self.under_way += 1
+        bind_contextvars(node=self.observatory.node)  # for every line that this call logs
         call, began = Call(scope, receive, self.limits.body_seconds), self.observatory.seconds()
         try:
             answer = await self._answer(call)
