@@ -25,7 +25,16 @@ from tests import postgres, results
 from tests.examples import LANE
 from tests.postgres import Cluster
 from tests.store.acts import Counting, ManualClock, on_postgres, take
-from tests.store.test_interleavings import Stage, assigning, filling, stale_writes
+from tests.store.test_interleavings import (
+    WRITING,
+    Stage,
+    filling,
+    read_too_late,
+    releasing,
+    renewing,
+    renewing_all,
+    stale_writes,
+)
 
 LANES = 64
 SECONDS = 15.0
@@ -38,9 +47,15 @@ async def orders(cluster: Cluster) -> list[str]:
     async with on_postgres(cluster, clock, stall_seconds=20) as store:
         observer = await asyncpg.connect(cluster.dsn)
         stage = Stage(store, clock, observer)
-        for stale in (filling, assigning):
+        for stale in WRITING:
             tried, bad = await stale_writes(stage, stale)
             told.append(f"{stale.__name__} against a take-over, in all {tried} orders: {bad} stale writes")
+        tried, bad = await read_too_late(stage)
+        told.append(f"loading against a take-over, in all {tried} orders: believed too late {bad} times")
+        for stale in (renewing, renewing_all, releasing):
+            tried, _ = await stale_writes(stage, stale)
+            name = stale.__name__.replace("_", " ")
+            told.append(f"{name} against a take-over, in all {tried} orders: the new lease is whole after each")
         fence = store._sql["fence"]
         unlocked = fence.sql.replace("FOR NO KEY UPDATE", "")
         store._sql._known["fence"] = Statement(unlocked, fence.names, fence.gives_rows)
