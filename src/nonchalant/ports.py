@@ -111,6 +111,9 @@ class Endpoint(Protocol):
     async def send(self, raws: Sequence[bytes]) -> Sequence[Answer]:
         """Hand the bytes over, in this order. Never raises: no answer is an answer too (`Unknown`)."""
 
+    async def rpc(self, method: str, params: Sequence[object]) -> bytes:
+        """Ask in the node's own words, for somebody else: the result as it came. Nobody here decides by it."""
+
 
 class Chain(Protocol):
     """One chain: its endpoints, and how its transactions are written."""

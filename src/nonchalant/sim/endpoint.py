@@ -106,6 +106,10 @@ class SimEndpoint:
         self._chance = chance
         self._read = read
 
+    async def rpc(self, method: str, params: Sequence[object]) -> bytes:
+        """Nobody asks it anything for others."""
+        raise NodeRefused(f"the method {method} does not exist/is not available ({len(params)} params)", -32601)
+
     # what the network tells it
 
     def learn(self, head: SimBlock, final: SimBlock, forgotten: frozenset[Hash] = frozenset()) -> None:

@@ -46,6 +46,7 @@ NO_SUCH_METHOD: Final = frozenset({-32601, -32602, -32004})  # unknown, called o
 # From here on the whole block's receipts are cheaper than single ones: hosted nodes charge them like 25 to 33, and
 # what is not asked of anvil singly costs it the same again (its work grows with block size times receipts).
 MANY_RECEIPTS: Final = 32
+PASSED_AT_ONCE: Final = 32  # questions of others that one node is asked at a time
 
 
 class EvmEndpoint:
@@ -69,6 +70,8 @@ class EvmEndpoint:
         self.name = name
         self._chain_id = chain_id
         self._rpc = Rpc(url, name, timeout=timeout)
+        # What others ask travels apart, and each question alone: it may be malformed, or take a node seconds.
+        self._passing = Rpc(url, name, timeout=timeout, batch_items=1, concurrency=PASSED_AT_ONCE)
         self._finality_tag = finality_tag
         self._quotes = quotes
         self._charges_for_data = charges_for_data
@@ -213,8 +216,15 @@ class EvmEndpoint:
         self._note_trouble(replies)
         return [self._answer(raw, reply) for raw, reply in zip(raws, replies, strict=True)]
 
+    async def rpc(self, method: str, params: Sequence[object]) -> bytes:
+        if not self._recognised:
+            [who] = await self._rpc.calls([CHAIN_ID])
+            self._recognise(who)
+        return await self._passing.call(method, *params)
+
     async def close(self) -> None:
         await self._rpc.close()
+        await self._passing.close()
 
     # asking
 
