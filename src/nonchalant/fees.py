@@ -39,9 +39,12 @@ class FeeRules:
 
 
 def opening(wish: Speed | Fees, market: Market, rules: FeeRules) -> Fees:
-    """The first offer. Fees named by the user are taken as they are: they were checked against the caps at intake."""
+    """The first offer. Fees named by the user are taken as they are: they were checked against the caps at intake.
+
+    Those that are only to begin with are held to the caps here, and what no block would take begins at the market's price.
+    """
     if isinstance(wish, Fees):
-        return wish
+        return wish if wish.firm else _begun(wish, market, rules)
     if market.base_fee is None:
         more = market.priority.get(wish)
         price = _share(market.gas_price, LEGACY_PERCENT[wish]) if more is None else market.gas_price + more
@@ -49,6 +52,16 @@ def opening(wish: Speed | Fees, market: Market, rules: FeeRules) -> Fees:
     tip = _at_most(max(market.priority[wish], rules.min_priority), rules.max_priority)
     cap = _at_most(market.base_fee * BASE_FEE_HEADROOM + tip, rules.max_fee)
     return Fees(cap, min(tip, cap))
+
+
+def _begun(wish: Fees, market: Market, rules: FeeRules) -> Fees:
+    most = _at_most(wish.max_fee, rules.max_fee)
+    tip = None if wish.priority is None else min(most, _at_most(wish.priority, rules.max_priority))
+    named = Fees(most, tip)
+    if is_payable(named, market):
+        return named
+    fresh = opening(rules.speed, market, rules)
+    return Fees(fresh.max_fee) if tip is None else fresh
 
 
 def is_payable(fees: Fees, market: Market) -> bool:
@@ -59,10 +72,11 @@ def is_payable(fees: Fees, market: Market) -> bool:
 def raised(previous: Fees, wish: Speed | Fees, market: Market, rules: FeeRules) -> Fees | None:
     """An offer that nodes take in place of `previous`; None when the cap leaves no room for one.
 
-    Fees named by the user are the user's cap.
+    Fees named by the user are the user's cap, unless they were only to begin with.
     """
     fresh = opening(rules.speed if isinstance(wish, Fees) else wish, market, rules)
-    cap = wish.max_fee if isinstance(wish, Fees) else _at_most(RUNAWAY * max(fresh.max_fee, GWEI), rules.max_fee)
+    own = _own_cap(wish)
+    cap = _at_most(RUNAWAY * max(fresh.max_fee, GWEI), rules.max_fee) if own is None else own
     least = replacement_floor(previous, rules)
     if previous.priority is None:
         offer = Fees(max(fresh.max_fee, least.max_fee))
@@ -111,11 +125,16 @@ def replacement_floor(previous: Fees, rules: FeeRules) -> Fees:
 
 def headroom(price: Wei, wish: Speed | Fees, rules: FeeRules, steps: int) -> Wei:
     """How much dearer so many replacements make one gas, at the least, as far as the caps let them."""
-    cap = wish.max_fee if isinstance(wish, Fees) else rules.max_fee
+    own = _own_cap(wish)
+    cap = rules.max_fee if own is None else own
     dearest = price
     for _ in range(steps):
         dearest = _stepped(dearest, rules)
     return max(0, _at_most(dearest, cap) - price)
+
+
+def _own_cap(wish: Speed | Fees) -> Wei | None:
+    return wish.max_fee if isinstance(wish, Fees) and wish.firm else None
 
 
 def _stepped(amount: Wei, rules: FeeRules) -> Wei:

@@ -273,7 +273,8 @@ async def _bump(desk: Desk, work: Work, tx: Transaction, slot: Slot, fees: Speed
     offer = await _offer(desk, slot, _bumped(desk, slot, tx) if fees is None else fees)
     payload = Payload.nothing(desk.key.address) if nothing else tx.payload
     _refuse_unless_payable(desk, slot, payload.value + newest.gas * offer.max_fee)
-    named = offer if fees is None and isinstance(tx.fees, Fees) else fees
+    is_cap = isinstance(tx.fees, Fees) and tx.fees.firm
+    named = offer if fees is None and is_cap else fees
     if named is not None and not nothing:
         work.move(tx, lifecycle.Valued(named))
     kind = AttemptKind.CANCEL if nothing else AttemptKind.BUMP
@@ -301,7 +302,7 @@ async def _offer(desk: Desk, slot: Slot, wish: Speed | Fees) -> Fees:
             needed = f"max_fee {least.max_fee}" + (f", priority {least.priority}" if least.priority is not None else "")
             raise Refusal("underpriced", f"nodes want at least {needed} wei to replace what they hold")
         _refuse_above_cap(desk, wish)
-        return wish
+        return replace(wish, firm=True)
     offer = prices.raised(price, wish, await desk.eyes.market(), rules)
     if offer is None:
         raise Refusal("price_at_cap", f"its price of {price.max_fee} wei is at the cap already")

@@ -85,10 +85,14 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fees:
-    """What one unit of gas may cost. `priority` is None on chains without a base fee: then `max_fee` is the gas price."""
+    """What one unit of gas may cost. `priority` is None on chains without a base fee: then `max_fee` is the gas price.
+
+    `firm` False: only what to begin with; how much is paid in the end is for the account's caps to say.
+    """
 
     max_fee: Wei
     priority: Wei | None = None
+    firm: bool = True
 
 
 AccessList = tuple[tuple[Address, tuple[str, ...]], ...]

@@ -44,12 +44,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class FeesView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A speed, both EIP-1559 prices, or a gas price; prices in wei."""
+    """A speed, both EIP-1559 prices, or a gas price; prices in wei. `wish`: they were only to begin with, and are no cap."""
 
     speed: Speed | None = None
     max_fee_per_gas: WeiText | None = None
     max_priority_fee_per_gas: WeiText | None = None
     gas_price: WeiText | None = None
+    wish: bool = False
 
 
 class AccessView(msgspec.Struct, frozen=True, kw_only=True):
@@ -348,8 +349,10 @@ def _fees(fees: Speed | Fees) -> FeesView:
     if isinstance(fees, Speed):
         return FeesView(speed=fees)
     if fees.priority is None:
-        return FeesView(gas_price=str(fees.max_fee))
-    return FeesView(max_fee_per_gas=str(fees.max_fee), max_priority_fee_per_gas=str(fees.priority))
+        return FeesView(gas_price=str(fees.max_fee), wish=not fees.firm)
+    return FeesView(
+        max_fee_per_gas=str(fees.max_fee), max_priority_fee_per_gas=str(fees.priority), wish=not fees.firm
+    )
 
 
 def show_attention(attention: Attention | None) -> AttentionView | None:

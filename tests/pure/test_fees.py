@@ -181,6 +181,26 @@ def test_fees_named_by_the_user_are_the_user_s_cap() -> None:
     assert raised(Fees(40 * GWEI, 1 * GWEI), Fees(60 * GWEI, 1 * GWEI), MARKET, FREE) == Fees(44 * GWEI, 2 * GWEI)
 
 
+def test_fees_that_are_only_to_begin_with_are_no_cap() -> None:
+    wish = Fees(50 * GWEI, 1 * GWEI, firm=False)
+    assert opening(wish, MARKET, FREE) == Fees(50 * GWEI, 1 * GWEI)
+    assert raised(Fees(50 * GWEI, 1 * GWEI), wish, MARKET, FREE) == Fees(55 * GWEI, 2 * GWEI)
+    assert raised(Fees(50 * GWEI, 1 * GWEI), wish, MARKET, FeeRules(max_fee=54 * GWEI)) is None
+    assert headroom(1000, replace(wish, max_fee=1000), FREE, 1) == 100
+
+
+def test_fees_that_are_only_to_begin_with_are_held_to_the_caps() -> None:
+    caps = FeeRules(max_fee=45 * GWEI, max_priority=3 * GWEI)
+    assert opening(Fees(90 * GWEI, 9 * GWEI, firm=False), MARKET, caps) == Fees(45 * GWEI, 3 * GWEI)
+    assert opening(Fees(90 * GWEI, firm=False), MARKET, caps) == Fees(45 * GWEI)
+
+
+def test_fees_that_are_only_to_begin_with_begin_at_the_market_s_where_no_block_would_take_them() -> None:
+    assert opening(Fees(19 * GWEI, 1 * GWEI, firm=False), MARKET, FREE) == opening(Speed.STANDARD, MARKET, FREE)
+    assert opening(Fees(19 * GWEI, firm=False), MARKET, FREE) == Fees(42 * GWEI)
+    assert opening(Fees(1, firm=False), LEGACY, FREE) == Fees(1)
+
+
 def test_at_the_cap_of_the_tip_there_is_no_raise() -> None:
     tight = FeeRules(max_priority=2 * GWEI)
     assert raised(Fees(50 * GWEI, 2 * GWEI), Speed.STANDARD, MARKET, tight) is None

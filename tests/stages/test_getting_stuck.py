@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from nonchalant.fees import FeeRules
 from nonchalant.model import Answer, State
@@ -10,7 +11,7 @@ from nonchalant.ports import Filter
 from nonchalant.sim.gate import Boundary
 from nonchalant.sim.pool import BESU, GATEWAY, No
 from tests.lessons import lesson
-from tests.stages.acts import QUICK_BUMP, owner_of
+from tests.stages.acts import CHEAP, QUICK_BUMP, owner_of, sent
 from tests.stages.rig import ALICE, GWEI, Rig, staged
 
 TOO_LITTLE_GAS = 21_000  # for any data: nodes refuse such bytes for what they are
@@ -274,3 +275,16 @@ async def test_a_re_queued_transaction_keeps_its_place(rig: Rig) -> None:
     assert rig.order_of_execution()[1:] == ["second", "first", "third", "fourth"]
     assert (await rig.read(first)).place < (await rig.read(third)).place
     assert await rig.state(fourth) in {State.MINED, State.CONFIRMED}
+
+
+@staged(patience=QUICK_BUMP)
+async def test_prices_that_were_only_to_begin_with_do_not_keep_a_transaction_from_being_bumped(rig: Rig) -> None:
+    wish = replace(CHEAP, firm=False)
+    [firm, begun] = await sent(rig, "firm", fees=CHEAP), await sent(rig, "begun", fees=wish)
+    for _ in range(10):
+        await rig.mine(empty=True)
+    assert len(await rig.attempts(firm[0])) == 1
+    prices = [attempt.fees for attempt in await rig.attempts(begun[0])]
+    assert prices[0] == CHEAP
+    assert prices[-1].max_fee > CHEAP.max_fee
+    assert (await rig.read(begun[0])).fees == wish

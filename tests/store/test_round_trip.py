@@ -59,6 +59,7 @@ digits = "0123456789abcdef"
 addresses = st.text(digits, min_size=40, max_size=40).map(lambda text: "0x" + text)
 hashes = st.text(digits, min_size=64, max_size=64).map(lambda text: "0x" + text)
 fees = st.builds(Fees, wei, st.none() | wei)
+openings = st.builds(Fees, wei, st.none() | wei, st.just(False))  # only to begin with
 json = st.recursive(
     st.none()
     | st.booleans()
@@ -95,7 +96,7 @@ requests = st.builds(
     id=ids,
     lane=st.just(LANE),
     payload=payloads,
-    fees=st.sampled_from(Speed) | fees,
+    fees=st.sampled_from(Speed) | fees | openings,
     priority=st.integers(0, 9),
     simulate=st.booleans(),
     tenant=texts,
@@ -123,8 +124,8 @@ records = st.builds(
 )
 acts: st.SearchStrategy[Act] = st.one_of(
     st.builds(Cancel, st.just("tx")),
-    st.builds(Replace, st.just("tx"), payloads, st.none() | st.sampled_from(Speed) | fees),
-    st.builds(Bump, st.just("tx"), st.none() | st.sampled_from(Speed) | fees),
+    st.builds(Replace, st.just("tx"), payloads, st.none() | st.sampled_from(Speed) | fees | openings),
+    st.builds(Bump, st.just("tx"), st.none() | st.sampled_from(Speed) | fees | openings),
     st.builds(Reserve, texts, numbers),
     st.builds(Use, numbers, texts, hashes, st.none() | st.binary(max_size=100)),
     st.builds(Release, numbers, texts),
@@ -183,7 +184,7 @@ def flights(draw: st.DrawFn) -> tuple[Request, dict[str, Any], Slot, list[Attemp
         "updated_at": draw(numbers),
         "payload": draw(payloads),
         "earlier": earlier,
-        "fees": draw(st.sampled_from(Speed) | fees),
+        "fees": draw(st.sampled_from(Speed) | fees | openings),
     }
     wanted = draw(st.sampled_from(Wanted))
     slot = Slot(

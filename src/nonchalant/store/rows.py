@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NotRequired, Protocol, TypedDict
 
 import msgspec
@@ -110,10 +111,15 @@ def payload_of(fields: PayloadFields) -> Payload:
     )
 
 
+# Before prices that are only to begin with.
+_NOT_FIRM = "~"
+
+
 def fees_text(fees: Speed | Fees) -> str:
     if isinstance(fees, Speed):
         return fees.value
-    return str(fees.max_fee) if fees.priority is None else f"{fees.max_fee} {fees.priority}"
+    prices = str(fees.max_fee) if fees.priority is None else f"{fees.max_fee} {fees.priority}"
+    return prices if fees.firm else _NOT_FIRM + prices
 
 
 def fees(text: str) -> Fees:
@@ -122,6 +128,8 @@ def fees(text: str) -> Fees:
 
 
 def wish(text: str) -> Speed | Fees:
+    if text.startswith(_NOT_FIRM):
+        return replace(fees(text.removeprefix(_NOT_FIRM)), firm=False)
     return fees(text) if text[0].isdigit() else Speed(text)
 
 
