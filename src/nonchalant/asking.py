@@ -75,6 +75,10 @@ class Asking:
         """It will not run, if that can still be helped; the outcome tells. `MayHaveRun` while nobody knows whether it did."""
         return await self._ask(tx_id, Cancel(tx_id), lambda _: [lifecycle.Cancelled()], patience)
 
+    async def call_off(self, tx_id: TxId) -> Transaction:
+        """It will not run, and spends no nonce. `TooLate` once it has a slot: then nothing is done about it."""
+        return await self._ask(tx_id, None, lambda _: [lifecycle.Cancelled()])
+
     async def replace(
         self, tx_id: TxId, payload: Payload, fees: Speed | Fees | None = None, *, patience: float = 0.0
     ) -> Transaction:
@@ -137,7 +141,7 @@ class Asking:
                 if await self._altered(tx, moves(tx)):
                     break
             elif act is None:
-                raise TooLate(f"{tx_id} is {tx.state}: only what is queued can be held or released")
+                raise TooLate(f"{tx_id} is {tx.state}: only what is queued can be held, released or called off")
             elif tx.state is State.MINED and not isinstance(act, Cancel):
                 raise TooLate(f"{tx_id} is executed in block {tx.receipt.block.number if tx.receipt else '?'} already")
             elif wished := await self._wished(Wish(wish_id, tx.lane, act)):

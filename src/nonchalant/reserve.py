@@ -73,7 +73,8 @@ def _is_open(slot: Slot) -> bool:
 
 async def use(desk: Desk, work: Work, wish_id: str, act: Use) -> None:
     """The holder signed this. Saying so again changes nothing; another hash is the next attempt at the same nonce."""
-    slot = _held(desk, act.nonce, act.holder)
+    # Who brings no name brings what only the key can have signed; that is checked before it counts.
+    slot = _held(desk, act.nonce, act.holder, signed=act.raw is not None)
     known = slot.attempt(act.hash)
     if known is None:
         read = None if act.raw is None else _checked(desk, act, act.raw)
@@ -131,12 +132,12 @@ def release(desk: Desk, work: Work, wish_id: str, act: Release) -> None:
     desk.assign_due = True
 
 
-def _held(desk: Desk, nonce: int, holder: str) -> Slot:
-    """The slot, if it is still this holder's to speak for."""
+def _held(desk: Desk, nonce: int, holder: str | None, *, signed: bool = False) -> Slot:
+    """The slot, if it is still this holder's to speak for; `signed`: the account's key speaks, whoever has it."""
     slot = desk.lane.slots.get(nonce)
     if slot is None or slot.reservation is None:
         raise Refusal("not_reserved", f"nonce {nonce} is not reserved, or not any more")
-    if slot.reservation.holder != holder:
+    if slot.reservation.holder != holder and not (holder is None and signed):
         raise Refusal("not_the_holder", f"nonce {nonce} is reserved for somebody else")
     if slot.kind is not SlotKind.RESERVATION or policy.is_forfeited(slot, desk.store_now()):
         raise Refusal(

@@ -53,7 +53,8 @@ class Reserve:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The holder signed this hash for its nonce; `raw` given is sent by us too.
+    """The holder signed this hash for its nonce; `raw` given is sent by us too. `holder` None: the bytes prove that
+    whoever brings them has the account's key, and so may speak for its nonces.
 
     Answers `nonce` and `hash`. May be said again, and for another hash at the same nonce (a better price). Refused:
     `not_reserved`, `not_the_holder`, `reservation_expired`, `wrong_bytes`, `cannot_be_sent` (no transaction at all),
@@ -61,7 +62,7 @@ class Use:
     """
 
     nonce: int
-    holder: str
+    holder: str | None
     hash: Hash
     raw: bytes | None = None
 

@@ -31,6 +31,21 @@ async def test_a_held_transaction_waits_and_others_pass_it_until_it_is_released(
     assert await rig.history(tx) == ["tx.accepted", "tx.held", "tx.released", "tx.signed", "tx.sent"]
 
 
+@staged()
+async def test_what_is_called_off_while_it_is_queued_spends_no_nonce_and_what_has_a_slot_is_left_alone(rig: Rig) -> None:
+    await rig.asking.control(ALICE, Mode.PAUSED)
+    tx = await rig.submit("pay")
+    assert (await rig.asking.call_off(tx.id)).state is State.CANCELLED
+    await rig.asking.control(ALICE, Mode.OPEN)
+    other = await rig.reaches(await rig.submit("other"), State.SENT)
+    assert other.nonce == 0
+    with pytest.raises(TooLate):
+        await rig.asking.call_off(other.id)
+    await rig.mine()
+    assert await rig.state(other) is State.MINED
+    assert rig.executions("other") == 1
+
+
 @lesson("requeued-place")
 @staged()
 async def test_a_released_transaction_has_the_place_it_had(rig: Rig) -> None:

@@ -19,6 +19,19 @@ from tests.stages.rig import ALICE, BOB, Rig, staged
 
 
 @staged()
+async def test_whoever_brings_the_signed_bytes_has_the_key_and_speaks_for_the_nonce(rig: Rig) -> None:
+    nonce = await reserve(rig)
+    sealed = signed(nonce)
+    assert (await refusal(rig, Use(nonce, None, sealed.hash))).why == "not_the_holder"
+    foreign = signed(nonce, lane=BOB)
+    assert (await refusal(rig, Use(nonce, None, foreign.hash, foreign.raw))).why == "wrong_bytes"
+    assert await ask(rig, Use(nonce, None, sealed.hash, sealed.raw)) == {"nonce": nonce, "hash": sealed.hash}
+    await rig.mine()
+    await rig.finalise()
+    assert rig.account().count == nonce + 1
+
+
+@staged()
 @pytest.mark.parametrize("skew", [-3_600_000, 3_600_000])
 async def test_the_time_for_a_nonce_is_the_store_s_whatever_the_owner_s_clock_says(rig: Rig, skew: int) -> None:
     rig.node.clock.skew_millis = skew
