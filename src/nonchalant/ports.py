@@ -319,6 +319,23 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
+class Numbering:
+    """Which nonces of a lane are spoken for. `next_nonce` None: it was never synchronised with the chain."""
+
+    next_nonce: int | None
+    waiting: int  # queued ones, not held, that take whichever is next
+    asked_for: frozenset[int] = frozenset()  # what others of them wait for by name
+
+    def next_free(self, executed: int) -> int:
+        """The lowest that nothing accepted so far will take. `executed`: as many as the chain shows to be used."""
+        nonce, waiting = max(self.next_nonce or 0, executed), self.waiting
+        while waiting or nonce in self.asked_for:
+            waiting -= nonce not in self.asked_for
+            nonce += 1
+        return nonce
+
+
+@dataclass(frozen=True, slots=True)
 class Reserved:
     """A nonce that is kept for somebody outside; who that is stays secret."""
 
@@ -486,6 +503,9 @@ class Store(Protocol):
 
     async def tenants(self, tx_ids: Sequence[TxId]) -> Mapping[TxId, str]:
         """Whose they are; those that are not there, or not any more, are left out."""
+
+    async def numbering(self, key: LaneKey) -> Numbering:
+        """Which nonces of a lane are spoken for, also by what is only queued."""
 
     async def lane(self, key: LaneKey) -> LaneSummary | None: ...
 

@@ -350,9 +350,7 @@ def _fees(fees: Speed | Fees) -> FeesView:
         return FeesView(speed=fees)
     if fees.priority is None:
         return FeesView(gas_price=str(fees.max_fee), wish=not fees.firm)
-    return FeesView(
-        max_fee_per_gas=str(fees.max_fee), max_priority_fee_per_gas=str(fees.priority), wish=not fees.firm
-    )
+    return FeesView(max_fee_per_gas=str(fees.max_fee), max_priority_fee_per_gas=str(fees.priority), wish=not fees.firm)
 
 
 def show_attention(attention: Attention | None) -> AttentionView | None:

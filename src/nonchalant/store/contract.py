@@ -30,6 +30,7 @@ from nonchalant.ports import (
     LaneSummary,
     LaneWork,
     Loaded,
+    Numbering,
     Orders,
     Overview,
     Standing,
@@ -202,6 +203,9 @@ class SqlStore(ABC):
 
     async def tenants(self, tx_ids: Sequence[TxId]) -> Mapping[TxId, str]:
         return await self._read(reading.tenants(tx_ids))
+
+    async def numbering(self, key: LaneKey) -> Numbering:
+        return await self._read(reading.numbering(key))
 
     async def lane(self, key: LaneKey) -> LaneSummary | None:
         return await self._read(reading.lane(key))

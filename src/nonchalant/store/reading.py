@@ -17,7 +17,17 @@ from nonchalant.model import (
     Transaction,
     TxId,
 )
-from nonchalant.ports import EventRange, Filter, FirstOpen, LaneSummary, OpenWish, Overview, Reserved, Standing
+from nonchalant.ports import (
+    EventRange,
+    Filter,
+    FirstOpen,
+    LaneSummary,
+    Numbering,
+    OpenWish,
+    Overview,
+    Reserved,
+    Standing,
+)
 from nonchalant.store import rows, stand_ins
 from nonchalant.store.legible import Legible, full_page
 from nonchalant.store.rows import Row
@@ -146,6 +156,13 @@ def _standing(ahead: int | None, slot: Row | None, first: FirstOpen | None) -> S
 
 
 # lanes
+
+
+def numbering(key: LaneKey) -> Procedure[Numbering]:
+    found = yield from ask("numbering", **key._asdict())
+    asked_for = yield from ask("asked_for", **key._asdict())
+    row = found[0] if found else {"next_nonce": None, "waiting": 0}
+    return Numbering(row["next_nonce"], row["waiting"], frozenset(one["asked_nonce"] for one in asked_for))
 
 
 def lane(key: LaneKey) -> Procedure[LaneSummary | None]:

@@ -908,6 +908,20 @@ FROM nonchalant.lanes
 LEFT JOIN nonchalant.controls ON controls.chain_id = lanes.chain_id AND controls.address = lanes.address
 GROUP BY lanes.chain_id;
 
+-- numbering --
+-- Where a lane's nonces stand, and how many of the queued will take whichever is next. No row: it was never declared.
+SELECT lanes.next_nonce, (
+    SELECT count(*) FROM nonchalant.transactions AS waiting
+    WHERE waiting.chain_id = lanes.chain_id AND waiting.address = lanes.address
+    AND waiting.state = 'queued' AND NOT waiting.held AND waiting.asked_nonce IS NULL
+) AS waiting
+FROM nonchalant.lanes WHERE lanes.chain_id = :chain_id AND lanes.address = :address;
+
+-- asked_for --
+-- Nonces that queued ones wait for by name.
+SELECT asked_nonce FROM nonchalant.transactions
+WHERE chain_id = :chain_id AND address = :address AND state = 'queued' AND NOT held AND asked_nonce IS NOT NULL;
+
 -- live_states --
 SELECT lane.chain_id, lane.address, t.state, count(*) AS n
 FROM unnest(:chain_id::BIGINT[], :address::TEXT[]) AS lane (chain_id, address)

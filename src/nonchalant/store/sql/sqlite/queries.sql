@@ -656,6 +656,20 @@ FROM lanes
 LEFT JOIN controls ON controls.chain_id = lanes.chain_id AND controls.address = lanes.address
 GROUP BY lanes.chain_id;
 
+-- numbering --
+-- Where a lane's nonces stand, and how many of the queued will take whichever is next. No row: it was never declared.
+SELECT lanes.next_nonce, (
+    SELECT count(*) FROM transactions AS waiting
+    WHERE waiting.chain_id = lanes.chain_id AND waiting.address = lanes.address
+    AND waiting.state = 'queued' AND waiting.held = 0 AND waiting.asked_nonce IS NULL
+) AS waiting
+FROM lanes WHERE lanes.chain_id = :chain_id AND lanes.address = :address;
+
+-- asked_for --
+-- Nonces that queued ones wait for by name.
+SELECT asked_nonce FROM transactions
+WHERE chain_id = :chain_id AND address = :address AND state = 'queued' AND held = 0 AND asked_nonce IS NOT NULL;
+
 -- live_states --
 SELECT chain_id, address, state, count(*) AS n FROM transactions
 WHERE chain_id = :chain_id AND address = :address AND state IN ('queued', 'signed', 'sent', 'mined')
