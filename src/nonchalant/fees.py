@@ -55,13 +55,17 @@ def opening(wish: Speed | Fees, market: Market, rules: FeeRules) -> Fees:
 
 
 def _begun(wish: Fees, market: Market, rules: FeeRules) -> Fees:
-    most = _at_most(wish.max_fee, rules.max_fee)
-    tip = None if wish.priority is None else min(most, _at_most(wish.priority, rules.max_priority))
-    named = Fees(most, tip)
+    named = held_to_caps(wish, rules)
     if is_payable(named, market):
         return named
     fresh = opening(rules.speed, market, rules)
-    return Fees(fresh.max_fee) if tip is None else fresh
+    return Fees(fresh.max_fee) if named.priority is None else fresh
+
+
+def held_to_caps(wish: Fees, rules: FeeRules) -> Fees:
+    """What may be offered of it."""
+    most = _at_most(wish.max_fee, rules.max_fee)
+    return Fees(most, None if wish.priority is None else min(most, _at_most(wish.priority, rules.max_priority)))
 
 
 def is_payable(fees: Fees, market: Market) -> bool:

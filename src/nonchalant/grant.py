@@ -185,7 +185,7 @@ async def _act(desk: Desk, work: Work, wish: Wish) -> None:
 
 async def _grant_queued(desk: Desk, work: Work, tx: Transaction, act: Cancel | Replace | Bump) -> None:
     """It lost its slot after the wish was made: nobody else has it now, but the row is every node's."""
-    if not isinstance(act, Cancel) and isinstance(act.fees, Fees):
+    if not isinstance(act, Cancel) and isinstance(act.fees, Fees) and act.fees.firm:
         _refuse_above_cap(desk, act.fees)
     match act:
         case Cancel():
@@ -295,18 +295,27 @@ async def _offer(desk: Desk, slot: Slot, wish: Speed | Fees) -> Fees:
     price = slot.price
     assert price is not None  # of a transaction's slot: something is signed
     rules, least = desk.rules.fees, prices.replacement_floor(price, desk.rules.fees)
-    if isinstance(wish, Fees):
+    if isinstance(wish, Fees) and not wish.firm:
+        named = prices.held_to_caps(wish, rules)
+        if _replaces(named, least):
+            return named
+    elif isinstance(wish, Fees):
         if (wish.priority is None) != (least.priority is None):
             raise Refusal("wrong_fee_type", "name the same kind of fees as it was signed with: the type is kept")
-        if wish.max_fee < least.max_fee or (wish.priority or 0) < (least.priority or 0):
+        if not _replaces(wish, least):
             needed = f"max_fee {least.max_fee}" + (f", priority {least.priority}" if least.priority is not None else "")
             raise Refusal("underpriced", f"nodes want at least {needed} wei to replace what they hold")
         _refuse_above_cap(desk, wish)
-        return replace(wish, firm=True)
+        return wish
     offer = prices.raised(price, wish, await desk.eyes.market(), rules)
     if offer is None:
         raise Refusal("price_at_cap", f"its price of {price.max_fee} wei is at the cap already")
     return offer
+
+
+def _replaces(offer: Fees, least: Fees) -> bool:
+    same_type = (offer.priority is None) == (least.priority is None)
+    return same_type and offer.max_fee >= least.max_fee and (offer.priority or 0) >= (least.priority or 0)
 
 
 def _refuse_above_cap(desk: Desk, fees: Fees) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -15,7 +16,7 @@ from nonchalant.sim.pool import BESU
 from nonchalant.sim.wire import Effect
 from nonchalant.wishes import Bump, Replace, Wish
 from tests.lessons import lesson
-from tests.stages.acts import sent
+from tests.stages.acts import CHEAP, DEAR, sent
 from tests.stages.rig import ALICE, ETHER, GWEI, Rig, refused, staged, unreachable
 
 ORIGINAL, BUMP, REPLACEMENT = AttemptKind.ORIGINAL, AttemptKind.BUMP, AttemptKind.REPLACEMENT
@@ -399,3 +400,25 @@ async def test_what_was_bumped_by_hand_is_bumped_on_from_there(rig: Rig) -> None
     assert len(prices) >= 3
     assert all(after * 10 >= before * 11 for before, after in pairwise(prices))
     assert (await rig.ends(tx)).state is State.CONFIRMED
+
+
+@staged()
+async def test_prices_that_were_only_to_begin_with_are_raised_as_far_as_a_replacement_needs(rig: Rig) -> None:
+    wish = replace(DEAR, firm=False)
+    [tx] = await sent(rig, "pay", fees=wish)
+    await rig.asking.replace(tx.id, replace(tx.payload, value=7))
+    await rig.tells(tx, "tx.replaced", 30.0)
+    first, second = await rig.attempts(tx)
+    assert first.fees == DEAR
+    assert second.fees.max_fee >= DEAR.max_fee * 11 // 10
+    assert (await rig.read(tx)).fees == wish
+
+
+@staged()
+async def test_a_better_price_that_is_only_to_begin_with_is_taken_as_it_is_where_it_replaces(rig: Rig) -> None:
+    [tx] = await sent(rig, "pay", fees=CHEAP)
+    wish = replace(DEAR, firm=False)
+    await rig.asking.bump(tx.id, wish)
+    await rig.tells(tx, "attempt.bumped", 30.0)
+    assert [attempt.fees for attempt in await rig.attempts(tx)] == [CHEAP, DEAR]
+    assert (await rig.read(tx)).fees == wish
