@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from nonchalant.lifecycle import Broadcast, Held, Included
 from nonchalant.model import Reservation, Slot, SlotKind, State, Transaction, Wanted
-from nonchalant.ports import FirstOpen, OpenWish, Reserved, Standing, Store
+from nonchalant.ports import FirstOpen, Numbering, OpenWish, Reserved, Standing, Store
 from nonchalant.wishes import Cancel, Sync, Wish
 from tests.examples import LANE, MARK, a_receipt
 from tests.store.acts import OTHER_LANE, ManualClock, accept, assign, filler, take, work
@@ -91,3 +93,37 @@ async def test_a_lane_shows_what_waits_for_its_owner(store: Store, clock: Manual
     summary = await store.lane(LANE)
     assert summary is not None
     assert summary.wishes == [OpenWish("cancel", "a", clock.now()), OpenWish("sync", None, clock.now())]
+
+
+# nonces that are spoken for
+
+
+async def test_what_is_queued_will_take_nonces_and_what_is_held_will_not(store: Store) -> None:
+    assert await store.numbering(LANE) == Numbering(None, 0)
+    first, held, _ = await accept(store, "first", "held", "waiting")
+    await accept(store, "fourth", asked_nonce=9)
+    await accept(store, "elsewhere", lane=OTHER_LANE)
+    lease = await take(store)
+    await assign(store, lease, (first, 4))
+    making = work(lease)
+    making.move(held, Held(MARK))
+    making.record(replace(making.lane_record, next_nonce=5))
+    await store.commit(making.change(), lease)
+    assert await store.numbering(LANE) == Numbering(5, 1, frozenset({9}))
+
+
+@pytest.mark.parametrize(
+    ("numbering", "executed", "free"),
+    [
+        (Numbering(None, 0), 7, 7),
+        (Numbering(5, 0), 0, 5),
+        (Numbering(5, 0), 8, 8),  # somebody else used three
+        (Numbering(5, 3), 0, 8),
+        (Numbering(5, 0, frozenset({5, 6, 8})), 0, 7),
+        (Numbering(5, 2, frozenset({6})), 0, 8),  # 5 and 7 for those that take any
+    ],
+)
+def test_the_next_free_nonce_is_the_lowest_that_nothing_accepted_will_take(
+    numbering: Numbering, executed: int, free: int
+) -> None:
+    assert numbering.next_free(executed) == free
