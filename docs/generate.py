@@ -53,6 +53,8 @@ from nonchalant.model import State
 from nonchalant.observing.catalogue import CATALOGUE, PREFIX
 from nonchalant.service import openapi
 from nonchalant.service.routes import ROUTES, Health
+from nonchalant.service.rpc.methods import METHODS
+from nonchalant.service.rpc.passing import FILTERS
 from nonchalant.sim import moves as sim_moves
 from nonchalant.sim.mutants import MUTANTS
 from nonchalant.sim.schedule import Kind
@@ -151,6 +153,14 @@ def routes() -> str:
         for route in ROUTES
     ]
     return _table(["call", "does", "answers"], rows)
+
+
+def rpc_methods() -> str:
+    return _table(["method", ""], [[f"`{method.name}`", method.does] for method in METHODS.values()])
+
+
+def rpc_filters() -> str:
+    return ", ".join(f"`{name}`" for name in sorted(FILTERS)) + "\n"
 
 
 def parameters() -> str:
@@ -334,7 +344,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
             transaction_fields,
             receipt_fields,
         ),
-        *(diagram, states, moves, faults, people, mutants),
+        *(diagram, states, moves, faults, people, mutants, rpc_methods, rpc_filters),
     )
 }
 

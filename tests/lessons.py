@@ -44,7 +44,6 @@ def _lessons(section: Section, *rows: tuple[str, str] | tuple[str, str, str]) ->
     return [Lesson(id, section, text, *why) for id, text, *why in rows]
 
 
-NO_RPC = "There is no JSON-RPC interface yet."
 NO_WEBHOOKS = "There are no webhooks yet."
 NO_BLOBS = "Blob transactions are not accepted: a request cannot name a blob."
 
@@ -224,12 +223,10 @@ TABLE: Sequence[Lesson] = [
         (
             "receipt-by-first-hash",
             "After a bump, ordinary clients wait in vain for the hash that they were given, unless the receipt is served under it.",
-            NO_RPC,
         ),
         (
             "client-habits",
             "Clients differ: one asks for its transaction until it is there, one names nonces and fees itself, one sends several at once that arrive out of order, one asks ten times a second.",
-            NO_RPC,
         ),
         (
             "webhook-signatures",

@@ -35,6 +35,7 @@ from nonchalant.parts import (
     signers_of,
     wakes_of,
 )
+from nonchalant.passage import Passage
 from nonchalant.ports import Clock, Endpoint, Entropy, LaneSummary, Signer, Standing, Store
 from nonchalant.steering import LaneHandle
 from nonchalant.store.postgres import PostgresStore
@@ -86,6 +87,7 @@ class Nonchalant:
         observatory: Observatory,
         intake: Intake,
         asking: Asking,
+        passage: Passage,
         bells: Doorbells,
         stream: Stream,
         accounts: Mapping[LaneKey, AccountSettings],
@@ -99,6 +101,7 @@ class Nonchalant:
         self.known_lanes = accounts
         self.asking = asking
         self.stream = stream
+        self.passage = passage
         self._intake = intake
         self._bells = bells
         self._clock = clock
@@ -132,10 +135,11 @@ class Nonchalant:
         kept = await open_store(settings, clock, entropy)
         store = observatory.store(wrap.store(kept))
         bells, stream = Doorbells(), Stream(store)
+        signers = {lane: observatory.signer(wrap.signer(signer)) for lane, (signer, _) in keys.items()}
         engine = Engine(
             store=store,
             chains=chains,
-            signers={lane: observatory.signer(wrap.signer(signer)) for lane, (signer, _) in keys.items()},
+            signers=signers,
             rules=engine_rules(settings, accounts, has_wake_ups=has_wake_ups(kept)),
             clock=clock,
             entropy=entropy,
@@ -155,6 +159,7 @@ class Nonchalant:
             observatory=observatory,
             intake=intake,
             asking=Asking(store, clock, entropy, arrived=engine.poke),
+            passage=Passage(engine.followers, signers),
             bells=bells,
             stream=stream,
             accounts=accounts,

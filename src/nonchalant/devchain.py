@@ -123,6 +123,7 @@ id = {CHAIN_ID}
 endpoints = ["http://127.0.0.1:{chain_port}"]
 finality = "tag"
 poll_interval = {min(1.0, max(0.05, block_time / 4)):g}
+rpc_methods = ["anvil_*", "evm_*", "hardhat_*", "debug_*", "trace_*", "txpool_*"]
 
 [[accounts]]
 chains = [{CHAIN_ID}]

@@ -17,6 +17,7 @@ from nonchalant.observing.catalogue import CATALOGUE, series_of
 from nonchalant.panel import STALLED_SECONDS
 from nonchalant.policy import Patience
 from nonchalant.service.routes import ROUTES
+from nonchalant.service.rpc.methods import METHODS
 from nonchalant.sim import run
 from tests.docs.pages import PAGES, ROOT, Block, blocks, everything, name, prose, quoted
 
@@ -187,6 +188,7 @@ def test_every_code_that_looks_like_one_of_ours_exists() -> None:
     known |= {*nonchalant.Transaction.__dataclass_fields__, *nonchalant.Receipt.__dataclass_fields__}
     known |= set(Market.__dataclass_fields__)  # what a hook is given
     known |= {word for metric in CATALOGUE for word in (*series_of(metric), metric.name, *quoted_in(metric.help))}
+    known |= {*METHODS, "eth_subscribe"}
     strange = {
         (name(path), text)
         for path in PAGES

@@ -65,6 +65,7 @@ def test_codes_that_callers_see_are_stable() -> None:
         "FeeAboveCap": "fee_above_cap",
         "KeyReused": "idempotency_key_reused",
         "LaneDraining": "lane_draining",
+        "NonceTaken": "nonce_taken",
         "NotFound": "not_found",
         "QueueFull": "queue_full",
         "ShuttingDown": "shutting_down",

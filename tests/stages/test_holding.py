@@ -32,7 +32,9 @@ async def test_a_held_transaction_waits_and_others_pass_it_until_it_is_released(
 
 
 @staged()
-async def test_what_is_called_off_while_it_is_queued_spends_no_nonce_and_what_has_a_slot_is_left_alone(rig: Rig) -> None:
+async def test_what_is_called_off_while_it_is_queued_spends_no_nonce_and_what_has_a_slot_is_left_alone(
+    rig: Rig,
+) -> None:
     await rig.asking.control(ALICE, Mode.PAUSED)
     tx = await rig.submit("pay")
     assert (await rig.asking.call_off(tx.id)).state is State.CANCELLED

@@ -40,7 +40,9 @@ T = TypeVar("T")
 
 
 def parse_chain(found: Found) -> ChainSettings:
-    table = Table(found, ("id", "endpoints", "finality", "poll_interval", "request_timeout", "fees", "data_fee"))
+    table = Table(
+        found, ("id", "endpoints", "finality", "poll_interval", "request_timeout", "fees", "data_fee", "rpc_methods")
+    )
     endpoints = _named(table.need("endpoints", each(_endpoint), 'such as endpoints = ["http://127.0.0.1:8545"]'))
     where = f"{found.path}.endpoints"
     refuse_duplicates(where, "this url", [endpoint.url for endpoint in endpoints], secret=True)
@@ -55,7 +57,16 @@ def parse_chain(found: Found) -> ChainSettings:
         bump_after=table.take("fees", _bump_after, DEFAULT_BUMP_AFTER),
         prices=table.take("fees", _prices, None),
         data_fee=table.take("data_fee", one_of(DataFee), DataFee.NONE),
+        rpc_methods=table.take("rpc_methods", each(_method), ()),
     )
+
+
+def _method(found: Found) -> str:
+    """Never all of them: some give out bytes for our nonces, or the node itself."""
+    name = string(found)
+    if not re.fullmatch(r"[A-Za-z0-9]{1,40}_([A-Za-z0-9_]{1,80}|\*)", name, re.ASCII):
+        raise bad(found.path, 'expected a method, such as "debug_traceTransaction", or a namespace, such as "trace_*"')
+    return name
 
 
 def _endpoint(found: Found) -> EndpointSettings:

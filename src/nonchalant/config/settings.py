@@ -132,6 +132,7 @@ class ChainSettings:
     bump_after: Mapping[Speed, Millis | Blocks] = field(default_factory=lambda: DEFAULT_BUMP_AFTER)
     prices: FixedPrices | OraclePrices | None = None
     data_fee: DataFee = DataFee.NONE
+    rpc_methods: tuple[str, ...] = ()  # passed on beside what is anyway; "anvil_*" is all that begin so
 
     @property
     def charges_for_data(self) -> bool:

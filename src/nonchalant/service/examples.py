@@ -21,6 +21,7 @@ from nonchalant.bodies import (
     UsedBody,
 )
 from nonchalant.notation import ADDRESS_EXAMPLE, HASH_EXAMPLE, SENDER_EXAMPLE
+from nonchalant.service.rpc.shapes import RpcBody
 
 _TRANSFER: Final = {"chain_id": 31337, "from": SENDER_EXAMPLE, "to": ADDRESS_EXAMPLE, "value": "1000000000000000"}
 _HOLDER: Final = "0123456789abcdef0123456789abcdef"
@@ -38,4 +39,5 @@ EXAMPLES: Final[Mapping[type[Body], Mapping[str, Any]]] = {
     UsedBody: {"holder": _HOLDER, "hash": HASH_EXAMPLE},
     HolderBody: {"holder": _HOLDER},
     NothingBody: {},
+    RpcBody: {"jsonrpc": "2.0", "id": 1, "method": "eth_getTransactionCount", "params": [SENDER_EXAMPLE, "latest"]},
 }

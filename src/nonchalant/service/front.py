@@ -15,7 +15,7 @@ from nonchalant.asking import Asking
 from nonchalant.bodies import Body
 from nonchalant.config import AccountSettings, Settings
 from nonchalant.lane_views import LiveLane
-from nonchalant.model import LaneKey, Request, Transaction, TxId
+from nonchalant.model import LaneKey, Market, Recognised, Request, Transaction, TxId
 from nonchalant.notation import ADDRESS_PATTERN, HASH_EXAMPLE, HASH_PATTERN, MAX_IDEMPOTENCY_KEY, SENDER_EXAMPLE
 from nonchalant.observing.observatory import Observatory
 from nonchalant.ports import LaneSummary, Store
@@ -39,6 +39,26 @@ KEY: Final[Mapping[str, Any]] = {
 }
 
 
+class Passage(Protocol):
+    """The chains and their keys, past the engine: for what JSON-RPC clients ask (`nonchalant.passage`)."""
+
+    async def ask(self, chain_id: int, method: str, params: Sequence[object]) -> bytes:
+        """The result as a healthy endpoint gave it; `NodeRefused` as it refused, `Unreachable` if none answers."""
+
+    async def market(self, chain_id: int) -> Market: ...
+
+    def recognise(self, chain_id: int, raw: bytes) -> Recognised:
+        """What signed bytes say, and who signed them; `Unencodable` if they are nothing we can read."""
+
+    def show(self, raw: bytes) -> dict[str, object]:
+        """Signed bytes as nodes write a transaction, without its block."""
+
+    async def sign_text(self, lane: LaneKey, message: bytes) -> bytes: ...
+
+    async def sign_typed(self, lane: LaneKey, document: Mapping[str, object]) -> bytes:
+        """`BadRequest` if it is no typed data."""
+
+
 class Node(Protocol):
     """The engine's side of the service."""
 
@@ -50,6 +70,8 @@ class Node(Protocol):
     def asking(self) -> Asking: ...
     @property
     def observatory(self) -> Observatory: ...
+    @property
+    def passage(self) -> Passage: ...
     @property
     def known_lanes(self) -> Mapping[LaneKey, AccountSettings]: ...
     @property

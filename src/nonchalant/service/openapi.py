@@ -32,6 +32,7 @@ TAGS: Final = {
     "transactions": "What should happen, and what became of it.",
     "lanes": "One account on one chain each: how it stands, and how to steer it.",
     "events": "What happens, as it happens.",
+    "rpc": "What unchanged web3 clients talk to.",
     "node": "The node itself.",
 }
 

@@ -38,6 +38,8 @@ from nonchalant.service import events, lanes, steering, transactions
 from nonchalant.service.front import ADDRESS, HASH, KEY, TEXT, TEXTS, WHOLE, Front, Parameter, Route
 from nonchalant.service.http import EVENT_STREAM, Answer, Call
 from nonchalant.service.problems import Forbidden, NotReady
+from nonchalant.service.rpc import calls
+from nonchalant.service.rpc.shapes import RpcBody, RpcView
 from nonchalant.views import BatchView, EventsView, TransactionsView, TransactionView
 from nonchalant.wire import FILTERS
 
@@ -246,6 +248,17 @@ ROUTES: Final = (
             problems=(404, 409, 429),
         )
         for tool, does, handle, takes, answers, status in _TOOLS
+    ),
+    Route(
+        method="POST",
+        path="/rpc/{chain_id}",
+        does="JSON-RPC 2.0 as web3 clients speak it, one call or a batch; its errors have status 200.",
+        handle=calls.post_rpc,
+        scope=Scope.TX_READ,
+        takes=RpcBody,
+        answers=RpcView,
+        headers=(IDEMPOTENCY_KEY,),
+        problems=(404,),
     ),
     Route(
         method="GET",

@@ -161,8 +161,8 @@ def _standing(ahead: int | None, slot: Row | None, first: FirstOpen | None) -> S
 def numbering(key: LaneKey) -> Procedure[Numbering]:
     found = yield from ask("numbering", **key._asdict())
     asked_for = yield from ask("asked_for", **key._asdict())
-    row = found[0] if found else {"next_nonce": None, "waiting": 0}
-    return Numbering(row["next_nonce"], row["waiting"], frozenset(one["asked_nonce"] for one in asked_for))
+    next_nonce, waiting = (found[0]["next_nonce"], found[0]["waiting"]) if found else (None, 0)
+    return Numbering(next_nonce, waiting, frozenset(one["asked_nonce"] for one in asked_for))
 
 
 def lane(key: LaneKey) -> Procedure[LaneSummary | None]:
