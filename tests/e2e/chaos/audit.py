@@ -6,6 +6,7 @@ beginning: many nodes wrote these rows, so it also matters who wrote what, when,
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,11 +31,52 @@ NOTHING_LEFT = {
 }
 
 
+class Witness:
+    """Asks the store for signed transactions that are on their way to the chain, before they are there.
+
+    A server that is away cannot be asked; whoever passes then has only the time of signing to show.
+    """
+
+    SECONDS = 5.0
+
+    def __init__(self, dsn: str, schema: str) -> None:
+        self.recorded: set[bytes] = set()  # those that were committed when they passed
+        self.missing: list[bytes] = []
+        self._dsn = dsn
+        self._schema = schema
+        self._turn = asyncio.Lock()
+        self._connection: asyncpg.Connection | None = None
+
+    async def __call__(self, passing: Sequence[bytes]) -> None:
+        hashes = {"0x" + keccak(raw).hex(): raw for raw in passing}
+        async with self._turn:
+            try:
+                found = await self._known(list(hashes))
+            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+                await self.close()
+                return
+        self.recorded.update(hashes[known] for known in found)
+        self.missing += [raw for hash, raw in hashes.items() if hash not in found]
+
+    async def _known(self, hashes: list[str]) -> set[str]:
+        if self._connection is None:
+            options = {"search_path": self._schema}
+            self._connection = await asyncpg.connect(self._dsn, timeout=self.SECONDS, server_settings=options)
+        query = "SELECT hash FROM attempts WHERE hash = ANY ($1)"
+        return {row["hash"] for row in await self._connection.fetch(query, hashes, timeout=self.SECONDS)}
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     ends: Counter[str]
     attempts: int
     sent: int  # signed transactions that left a node, counted on the wire
+    witnessed: int  # those of them that the store was asked for on their way, and had
     epochs: int
     fillers: int
     bumps: int
@@ -45,7 +87,8 @@ class Verdict:
         ends = ", ".join(f"{state} {count}" for state, count in sorted(self.ends.items()))
         return (
             f"audit clean: {ends}; {self.attempts} attempts recorded, of which {self.sent} were seen on the wire, all "
-            f"with an earlier time of signing; {self.epochs} epochs; on the chain {self.bumps} bumps, {self.cancels} cancels, "
+            f"with an earlier time of signing, {self.witnessed} of them found in the store before they reached the chain; "
+            f"{self.epochs} epochs; on the chain {self.bumps} bumps, {self.cancels} cancels, "
             f"{self.fillers} fillers; the store thought to have lost commits {self.losses} times"
         )
 
@@ -58,6 +101,7 @@ async def audit(
     asked: int,
     unwanted: Collection[str],
     sent: Mapping[bytes, int],
+    witness: Witness,
     stopped: Sequence[str],
 ) -> Verdict:
     """Raises unless everything holds. `sent`: the bytes that left a node, and when; `stopped`: who left in good order."""
@@ -79,12 +123,14 @@ async def audit(
     found = await books.audit(node, ledger, ledger.states)
     await _final_and_gapless(node, ledger)
     _recorded_first(ledger, sent)
+    assert not witness.missing, f"P4: on their way before they were committed: {[raw.hex() for raw in witness.missing]}"
     epochs = await _fenced(ledger, connection)
     await _told_in_order(connection)
     return Verdict(
         ends=Counter(ledger.states.values()),
         attempts=len(ledger.attempts),
         sent=len(sent),
+        witnessed=len(witness.recorded),
         epochs=epochs,
         fillers=found.fillers,
         bumps=found.bumps,
@@ -124,7 +170,8 @@ async def _final_and_gapless(node: Anvil, ledger: Books) -> None:
 
 
 def _recorded_first(ledger: Books, sent: Mapping[bytes, int]) -> None:
-    """P4: whatever left a node is recorded, with a time of signing before it left. When that was committed, no row tells."""
+    """P4: whatever left a node is recorded, with a time of signing before it left. When that was committed, no row tells: the
+    witness does."""
     for raw, at in sent.items():
         attempt = ledger.attempts.get("0x" + keccak(raw).hex())
         assert attempt is not None, f"P4: sent, and nowhere recorded: {raw.hex()}"

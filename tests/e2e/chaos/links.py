@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from enum import StrEnum
 from typing import Self
@@ -20,10 +20,13 @@ class Condition(StrEnum):
     DEAF = "deaf"  # what is said is lost, and nobody is told until it is whole again
 
 
-class Link:
-    """Connections to a port of this link go on to `target`. `heard` is given what a node says, as it leaves the node."""
+Heard = Callable[[bytes], Awaitable[None]]
 
-    def __init__(self, target: int, heard: Callable[[bytes], Callable[[bytes], None]] | None = None) -> None:
+
+class Link:
+    """Connections to a port of this link go on to `target`. Who listens is given what a node says, before it goes on."""
+
+    def __init__(self, target: int, heard: Callable[[], Heard] | None = None) -> None:
         self.condition = Condition.WHOLE
         self.port = 0
         self._target = target
@@ -77,7 +80,7 @@ class Link:
         there, onward = await asyncio.open_connection("127.0.0.1", self._target)
         ends = {writer, onward}
         self._open |= ends
-        heard = None if self._heard is None else self._heard(b"")
+        heard = None if self._heard is None else self._heard()
         ways = [
             asyncio.create_task(self._pump(reader, onward, heard)),
             asyncio.create_task(self._pump(there, writer, None)),
@@ -92,12 +95,10 @@ class Link:
             await asyncio.gather(*ways, return_exceptions=True)
             onward.transport.abort()
 
-    async def _pump(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, heard: Callable[[bytes], None] | None
-    ) -> None:
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, heard: Heard | None) -> None:
         while data := await reader.read(CHUNK):
             if heard is not None:
-                heard(data)
+                await heard(data)
             await self._flows.wait()
             if self.condition is not Condition.DEAF:
                 writer.write(data)
@@ -105,24 +106,34 @@ class Link:
 
 
 class Ear:
-    """Every signed transaction that a node let out, whatever became of it, and when, in milliseconds."""
+    """Every signed transaction that a node let out, whatever became of it, and when, in milliseconds.
+
+    Each is shown to `witness` before the last of its bytes goes on, so before the chain can have it.
+    """
 
     SAID = re.compile(rb'eth_sendRawTransaction","params":\["0x([0-9a-f]+)"')
     WORD = b"eth_sendRawTransaction"
 
-    def __init__(self) -> None:
+    def __init__(self, witness: Callable[[Sequence[bytes]], Awaitable[None]]) -> None:
         self.sent: dict[bytes, int] = {}
+        self._witness = witness
 
-    def connection(self, kept: bytes) -> Callable[[bytes], None]:
-        def heard(data: bytes) -> None:
+    def connection(self) -> Heard:
+        kept = b""
+
+        async def heard(data: bytes) -> None:
             nonlocal kept
             kept += data
-            end = 0
+            end, passing = 0, list[bytes]()
             for found in self.SAID.finditer(kept):
-                self.sent.setdefault(bytes.fromhex(found[1].decode()), time.time_ns() // 1_000_000)
+                passing.append(bytes.fromhex(found[1].decode()))
                 end = found.end()
             # What was said in part: from its first word, or the part of a word.
             begun = kept.find(self.WORD, end)
             kept = kept[begun if begun >= 0 else max(end, len(kept) - len(self.WORD)) :]
+            for raw in passing:
+                self.sent.setdefault(raw, time.time_ns() // 1_000_000)
+            if passing:
+                await self._witness(passing)
 
         return heard

@@ -17,7 +17,7 @@ import asyncpg
 from tests import anvil, postgres
 from tests.anvil import Anvil
 from tests.e2e.chaos import takeovers
-from tests.e2e.chaos.audit import NOTHING_LEFT, Verdict, audit
+from tests.e2e.chaos.audit import NOTHING_LEFT, Verdict, Witness, audit
 from tests.e2e.chaos.crowd import SCHEMA, Crowd, address_of, gathered
 from tests.e2e.chaos.harms import Harms
 from tests.e2e.chaos.links import Ear
@@ -91,7 +91,8 @@ async def run(folder: Path, plan: Plan, say: Callable[[str], None] = print) -> F
 async def _run(
     folder: Path, plan: Plan, server: Cluster, chain: Anvil, began: float, say: Callable[[str], None]
 ) -> Figures:
-    ear, chances = Ear(), [random.Random(f"{plan.seed} {part}") for part in ("crowd", "harms", "load")]
+    witness = Witness(server.dsn, SCHEMA)
+    ear, chances = Ear(witness), [random.Random(f"{plan.seed} {part}") for part in ("crowd", "harms", "load")]
     options = {
         "nodes": plan.nodes,
         "accounts": plan.accounts,
@@ -137,10 +138,12 @@ async def _run(
                 asked=load.asked,
                 unwanted=load.unwanted,
                 sent=ear.sent,
+                witness=witness,
                 stopped=crowd.stopped,
             )
         finally:
             await connection.close()
+            await witness.close()
     say(str(verdict))
     seconds = time.monotonic() - began
     return Figures(plan, seconds, verdict, load, crowd, harms, _warnings(folder), crowd.lookout.waits())

@@ -12,7 +12,7 @@ import pytest
 
 from nonchalant.app import Nonchalant
 from nonchalant.model import State
-from tests.e2e.chaos.audit import Verdict, audit
+from tests.e2e.chaos.audit import Verdict, Witness, audit
 from tests.e2e.rig import settings
 from tests.e2e.site import ALICE, Site, pay
 from tests.postgres import Cluster
@@ -30,6 +30,7 @@ class Aftermath:
     connection: asyncpg.Connection
     acknowledged: dict[str, str]
     sent: dict[bytes, int]
+    witness: Witness
 
     async def audit(self) -> Verdict:
         return await audit(
@@ -39,6 +40,7 @@ class Aftermath:
             asked=len(KEYS),
             unwanted=(),
             sent=self.sent,
+            witness=self.witness,
             stopped=(STOPPED,),
         )
 
@@ -59,6 +61,7 @@ async def aftermath(site: Site, postgres: Cluster) -> AsyncIterator[Aftermath]:
         connection,
         {key: handle.id for key, handle in zip(KEYS, handles, strict=True)},
         {row["raw"]: time.time_ns() // 1_000_000 for row in raws},
+        Witness(postgres.dsn, SCHEMA),
     )
     await connection.execute(f"SET client_min_messages = error; DROP SCHEMA {SCHEMA} CASCADE")
     await connection.close()
@@ -103,6 +106,10 @@ async def test_each_promise_that_was_broken_is_found(aftermath: Aftermath) -> No
     with pytest.raises(AssertionError, match="P4: sent, and nowhere recorded"):
         await aftermath.audit()
     del aftermath.sent[b"\x02never recorded"]
+    aftermath.witness.missing.append(b"\x02recorded too late")
+    with pytest.raises(AssertionError, match="P4: on their way before they were committed"):
+        await aftermath.audit()
+    aftermath.witness.missing.clear()
     chain = aftermath.site.chain
     await aftermath.audit()
     # Last, because the chain does not forget: the same is paid again, by bytes that nobody here knows.
