@@ -3,10 +3,10 @@
     python -m tests.long --hours 2
 
 It goes round: every scenario on anvil and storms of them, simulated histories (new seeds each time), `kill -9` at crash
-points, every order of a commit and two take-overs, a mutant from scratch, 1,000 transactions under twenty kills, and a
-crowd of nodes on PostgreSQL in chaos; and, once for as long as the model stays as it is, the model's larger bounds. It
-stops at the first failure, says how to see it again, and leaves the state as it is, so that the next run begins with what
-failed.
+points, every order of a commit and two take-overs, a mutant from scratch, 1,000 transactions under twenty kills, a crowd
+of nodes on PostgreSQL in chaos, and 10,000 lanes of which few have work; and, once for as long as the model stays as it
+is, the model's larger bounds. It stops at the first failure, says how to see it again, and leaves the state as it is, so
+that the next run begins with what failed.
 """
 
 from __future__ import annotations
@@ -53,6 +53,9 @@ STORM_TRANSACTIONS = 200
 # What a chaos does, in some two minutes.
 CHAOS = {"transactions": 800, "kills": 50, "restarts": 4, "backends": 10, "freezes": 4, "cuts": 3, "reorgs": 2}
 
+# Lanes at rest, in some five minutes: few and many, on PostgreSQL and on SQLite.
+REST = ["tests.e2e.rest", "--lanes", "10000", "--busy", "50", "--nodes", "3", "--seconds", "20"]
+
 
 class Failed(Exception):
     """Something did not hold; the message is the command that shows it."""
@@ -79,6 +82,8 @@ class Reached:
     chaos_kills: int = 0
     chaos_restarts: int = 0
     chaos_backends: int = 0
+    rests: int = 0
+    idle: list[str] = field(default_factory=list)  # what lanes at rest cost when they were last measured
     models: dict[str, str] = field(default_factory=dict)  # of each larger configuration, what it was when all held
     seconds: float = 0.0
 
@@ -98,6 +103,7 @@ class Reached:
             f"{self.killed_transactions} transactions under {self.kills} kills, each executed once",
             f"every order of a fenced commit and two take-overs {self.interleaved} times, no stale write",
             confused,
+            f"10,000 lanes at rest measured {self.rests} times, and what 50 of them sent is confirmed: {'; '.join(self.idle)}",
             f"{self.seconds / 3600:.2f} hours in all",
         ]
 
@@ -299,7 +305,23 @@ def interleave(reached: Reached, left: Callable[[], float]) -> None:
     reached.interleaved += 1
 
 
-ROUND = (model, play, storm, simulate, crash, interleave, mutate, simulate, crash, confuse, mutate, simulate, kill)
+def rest(reached: Reached, left: Callable[[], float]) -> None:
+    """Thousands of lanes, on nodes that are processes of their own: what those without work cost."""
+    if left() < 900:
+        return
+    done = ended([sys.executable, "-m", *REST], left())
+    if done is None:
+        return
+    if done.returncode != 0:
+        raise Failed(f"python -m {' '.join(REST)}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}")
+    reached.rests += 1
+    reached.idle = [line for line in done.stdout.splitlines() if "idle lanes more cost" in line]
+
+
+ROUND = (
+    *(model, play, storm, simulate, crash, interleave, mutate),
+    *(simulate, crash, confuse, mutate, simulate, kill, rest),
+)
 
 
 def run(hours: float) -> None:
