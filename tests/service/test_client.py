@@ -81,6 +81,20 @@ async def test_a_key_is_made_for_every_call_that_has_none(client: Client) -> Non
     assert (await client.send(**ASK, idempotency_key=one.idempotency_key)).id == one.id
 
 
+async def test_several_are_accepted_together_or_none(service: Running) -> None:
+    async with flaky.before(service.url) as between, Client(between.url) as client:
+        asks = [Ask(chain_id=31337, sender=SENDER, to=OTHER, value=number) for number in range(3)]
+        with pytest.raises(BadRequest) as caught:
+            await client.send_many([*asks, Ask(chain_id=31337, sender=SENDER, to="0x12")])
+        assert caught.value.field == "transactions[3].to"
+        assert [tx async for tx in client.transactions()] == []
+        between.faults = [flaky.LOSE_ANSWER]
+        sent = await client.send_many(asks)
+        assert [tx.value for tx in sent.transactions] == ["0", "1", "2"]
+        assert len([tx async for tx in client.transactions(batch=sent.batch)]) == 3
+        assert len([tx async for tx in client.transactions()]) == 3
+
+
 async def test_what_the_service_refuses_is_the_librarys_own_exception(client: Client) -> None:
     with pytest.raises(BadRequest, match=r"^to: ") as caught:
         await client.send(**{**ASK, "to": "0x12"})

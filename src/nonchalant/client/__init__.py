@@ -13,11 +13,12 @@ from nonchalant.client.calling import Client
 from nonchalant.client.lanes import ClientLane, Reservation
 from nonchalant.client.refusals import Forbidden, ServiceRefused, ServiceUnreachable, Unauthorized
 from nonchalant.lane_views import FilledView, LaneView, ReservedView, ResetView, SyncView
-from nonchalant.views import AttemptView, EventView, FeesView, OutcomeView, ReceiptView, TransactionView
+from nonchalant.views import AttemptView, BatchView, EventView, FeesView, OutcomeView, ReceiptView, TransactionView
 
 __all__ = [
     "Ask",
     "AttemptView",
+    "BatchView",
     "BlockingClient",
     "BlockingLane",
     "BlockingReservation",

@@ -213,6 +213,7 @@ class BlockingClient:
         return f"<BlockingClient {self.url}>"
 
     send = _blocking(Client.send)
+    send_many = _blocking(Client.send_many)
     get = _blocking(Client.get)
     settled = _blocking(Client.settled)
     transactions = _iterating(Client.transactions)

@@ -18,7 +18,7 @@ from nonchalant.client.service import FIRST_PAUSE, Service
 from nonchalant.lane_views import LanesView, LaneView
 from nonchalant.model import HELD_MARK, LIVE_STATES, Fees, Speed, State
 from nonchalant.system import SystemClock, SystemEntropy
-from nonchalant.views import EventsView, EventView, TransactionsView, TransactionView
+from nonchalant.views import BatchView, EventsView, EventView, TransactionsView, TransactionView
 
 DEFAULT_TIMEOUT: Final = 30.0
 DEFAULT_RETRIES: Final = 4
@@ -77,6 +77,13 @@ class Client:
         """
         key = idempotency_key or self._service.entropy.token()
         return await self._service.post("/v1/transactions", TransactionView, body_of(ask), idempotency_key=key)
+
+    async def send_many(self, asks: Iterable[Ask], *, idempotency_key: str | None = None) -> BatchView:
+        """Hand over up to 500 transactions: all are accepted, or none is. One key is for the whole; as with `send`, one
+        is made where none is given."""
+        key = idempotency_key or self._service.entropy.token()
+        body = {"transactions": [body_of(ask) for ask in asks]}
+        return await self._service.post("/v1/transactions/batch", BatchView, body, idempotency_key=key)
 
     # looking
 
