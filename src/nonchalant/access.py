@@ -16,7 +16,7 @@ class Scope(StrEnum):
     TX_READ = "tx:read"
     LANE_ADMIN = "lane:admin"  # steer lanes, and reserve their nonces
     SIGN = "sign"  # have something signed that is not sent by us
-    ADMIN = "admin"  # keys, webhooks, and every tenant's transactions
+    ADMIN = "admin"  # keys, webhooks, every tenant's transactions, and whatever the others allow, on all lanes
 
 
 class LanePattern(NamedTuple):
@@ -29,10 +29,21 @@ class LanePattern(NamedTuple):
         return self.chain_id in (None, lane.chain_id) and self.address in (None, lane.address)
 
     def __str__(self) -> str:
-        return ":".join("*" if part is None else str(part) for part in self)
+        return "*" if self == (None, None) else ":".join("*" if part is None else str(part) for part in self)
 
 
 EVERY_LANE = (LanePattern(),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Within:
+    """What a listing is kept to; None: to nothing."""
+
+    tenant: str | None = None
+    lanes: tuple[LanePattern, ...] | None = None
+
+
+EVERYTHING = Within()
 
 
 class NonceRule(StrEnum):
@@ -52,7 +63,10 @@ class FeeRule(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """On whose behalf a call is made. `key_id` None: nobody has to say who he is here."""
+    """On whose behalf a call is made. `key_id` None: nobody has to say who he is here.
+
+    Who has the scope `admin` has all of them, on all lanes: `lanes` binds him to nothing.
+    """
 
     key_id: str | None
     name: str
@@ -64,14 +78,23 @@ class Caller:
     rate: float | None = None  # calls a second; None: as many as the node takes
 
     def may(self, scope: Scope) -> bool:
-        return scope in self.scopes
+        return scope in self.scopes or self.is_admin
 
     def may_use(self, lane: LaneKey) -> bool:
-        return any(pattern.fits(lane) for pattern in self.lanes)
+        return self.is_admin or any(pattern.fits(lane) for pattern in self.lanes)
 
     def may_see(self, tx: Transaction) -> bool:
         """A transaction of another tenant is not there, as far as he can tell."""
-        return self.may_use(tx.lane) and (self.tenant == tx.tenant or self.may(Scope.ADMIN))
+        return self.may_use(tx.lane) and (self.is_admin or self.tenant == tx.tenant)
+
+    @property
+    def is_admin(self) -> bool:
+        return Scope.ADMIN in self.scopes
+
+    @property
+    def within(self) -> Within:
+        """What a listing may show him."""
+        return EVERYTHING if self.is_admin else Within(tenant=self.tenant, lanes=self.lanes)
 
 
 # Who calls where no keys are asked for.

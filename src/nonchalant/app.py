@@ -19,9 +19,10 @@ from nonchalant.engine import Engine
 from nonchalant.errors import NonchalantError, NotFound
 from nonchalant.fees import FeeRules
 from nonchalant.intake import Intake
+from nonchalant.keyring import Keyring
 from nonchalant.lane_views import LiveLane
 from nonchalant.leaving import Leaving
-from nonchalant.model import HELD_MARK, Fees, LaneKey, OnSuperseded, Request, Speed, Transaction, TxId
+from nonchalant.model import HELD_MARK, Fees, LaneKey, Millis, OnSuperseded, Request, Speed, Transaction, TxId
 from nonchalant.notify import Doorbells
 from nonchalant.observing.observatory import Observatory
 from nonchalant.parts import (
@@ -88,6 +89,7 @@ class Nonchalant:
         intake: Intake,
         asking: Asking,
         passage: Passage,
+        keyring: Keyring,
         bells: Doorbells,
         stream: Stream,
         accounts: Mapping[LaneKey, AccountSettings],
@@ -102,6 +104,7 @@ class Nonchalant:
         self.asking = asking
         self.stream = stream
         self.passage = passage
+        self.keyring = keyring
         self._intake = intake
         self._bells = bells
         self._clock = clock
@@ -160,6 +163,7 @@ class Nonchalant:
             intake=intake,
             asking=Asking(store, clock, entropy, arrived=engine.poke),
             passage=Passage(engine.followers, signers),
+            keyring=Keyring(store, entropy),
             bells=bells,
             stream=stream,
             accounts=accounts,
@@ -247,6 +251,9 @@ class Nonchalant:
     def new_id(self) -> TxId:
         """Ids are made before the commit, so that a commit of unknown outcome can be repeated; they sort by time."""
         return f"tx_{self._clock.now():012x}{self._entropy.token()[:20]}"
+
+    def now(self) -> Millis:
+        return self._clock.now()
 
     async def submit(self, request: Request) -> tuple[Transaction, bool]:
         began = self._clock.monotonic()

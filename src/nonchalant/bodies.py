@@ -12,20 +12,26 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from nonchalant.access import DEFAULT_TENANT, FeeRule, NonceRule, Scope
 from nonchalant.errors import BadRequest, TooDeep
 from nonchalant.model import HELD_MARK, Fees, OnSuperseded, Speed
 from nonchalant.notation import (
+    MOST_PATTERNS,
     MOST_TOGETHER,
     AddressText,
     DataText,
     Depth,
     HashText,
     HolderText,
+    LanesText,
     Moment,
+    NameText,
     Number,
     Priority,
+    Rate,
     ReasonText,
     Seconds,
+    TenantText,
 )
 
 
@@ -146,6 +152,21 @@ class HolderBody(Body, frozen=True, kw_only=True):
     """Who speaks for a reserved nonce."""
 
     holder: HolderText
+
+
+class KeyBody(Body, frozen=True, kw_only=True):
+    """A new key. `lanes` are patterns: `*`, `1:*`, `1:0x…`; `rate` is in calls a second, for each node."""
+
+    name: NameText
+    scopes: Annotated[list[Scope], msgspec.Meta(extra_json_schema={"minItems": 1})]
+    tenant: TenantText = DEFAULT_TENANT
+    lanes: Annotated[list[LanesText], msgspec.Meta(extra_json_schema={"minItems": 1, "maxItems": MOST_PATTERNS})] = (
+        msgspec.field(default_factory=lambda: ["*"])
+    )
+    nonces: NonceRule = NonceRule.EXACT
+    fees: FeeRule = FeeRule.WISH
+    rate: Rate | None = None
+    expires_at: Moment | None = None
 
 
 class NothingBody(Body, frozen=True, kw_only=True):

@@ -116,6 +116,7 @@ class Home:
             f"""\
 # Written by `nonchalant dev` at each start.
 store = "sqlite:{self.database.name}"
+auth = "off"
 listen = "127.0.0.1:{port}"
 
 [[chains]]

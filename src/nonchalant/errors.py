@@ -63,6 +63,12 @@ class FeeAboveCap(BadRequest):
     code = "fee_above_cap"
 
 
+class Forbidden(BadRequest):
+    """This key may not do that; use one that has the scope and the account."""
+
+    code = "forbidden"
+
+
 class KeyReused(NonchalantError):
     """This idempotency key was used for another request; use a new key for a new request."""
 

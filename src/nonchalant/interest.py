@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from nonchalant.access import EVERY_LANE, Caller, LanePattern, Scope
+from nonchalant.access import EVERY_LANE, Caller, LanePattern
 from nonchalant.errors import BadRequest
 from nonchalant.model import Event, LaneKey, TxId
-from nonchalant.scalars import LARGEST_NUMBER, parse_address, parse_number
+from nonchalant.scalars import parse_pattern
 
 KINDS: Final = (
     *("tx.accepted", "tx.signed", "tx.sent", "tx.mined", "tx.depth", "tx.reorged", "tx.confirmed", "tx.reverted"),
@@ -46,9 +46,9 @@ class Interest:
         return cls(
             kinds=kinds,
             lanes=lanes or EVERY_LANE,
-            within=caller.lanes,
+            within=EVERY_LANE if caller.is_admin else caller.lanes,
             tx_ids=tx_ids,
-            tenant=None if caller.may(Scope.ADMIN) else caller.tenant,
+            tenant=None if caller.is_admin else caller.tenant,
         )
 
     def wants(self, event: Event) -> bool:
@@ -92,17 +92,7 @@ def parse_kinds(names: Iterable[str], field: str) -> tuple[str, ...]:
 
 
 def parse_lanes(texts: Iterable[str], field: str) -> tuple[LanePattern, ...]:
-    found = tuple(dict.fromkeys(_parse_pattern(text, field) for text in texts))
+    found = tuple(dict.fromkeys(parse_pattern(text, field) for text in texts))
     if len(found) > MOST_PATTERNS:
         raise BadRequest(f"expected at most {MOST_PATTERNS}", field)
     return found
-
-
-def _parse_pattern(text: str, field: str) -> LanePattern:
-    chain_id, colon, address = text.partition(":")
-    if not colon:
-        raise BadRequest("expected chain:address, such as 1:0x…; * stands for any chain, or any address", field)
-    return LanePattern(
-        None if chain_id == "*" else parse_number(chain_id, field, LARGEST_NUMBER),
-        None if address == "*" else parse_address(address, field),
-    )

@@ -23,6 +23,9 @@ _SECRET_FIELDS: Final = frozenset(
 # What stands before the host, and every path and query behind it: providers put their API keys there.
 _URL: Final = re.compile(r"\b((?:https?|wss?|postgres(?:ql)?)://)(?:[^\s/@\"']*@)?([^\s/?#\"']+)([/?#][^\s\"'<>)\]]*)?")
 
+# An API key of ours, wherever somebody put it.
+_KEY: Final = re.compile(r"nck_[0-9a-f]{16}_[0-9a-f]{64}")
+
 
 def configure(log_format: LogFormat | None = None, stream: TextIO | None = None, level: int = logging.INFO) -> None:
     """Send all logging to `stream` (by default stderr). Without a format: for people if it is a terminal, else JSON."""
@@ -89,8 +92,8 @@ def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
 
 
 def clean_text(text: str) -> str:
-    """The text with every URL cut down to its host, and in characters that every handler can write."""
-    return _URL.sub(_host_only, text).encode("utf-8", "backslashreplace").decode()
+    """The text without keys, with every URL cut down to its host, and in characters that every handler can write."""
+    return _KEY.sub(HIDDEN, _URL.sub(_host_only, text)).encode("utf-8", "backslashreplace").decode()
 
 
 def _clean(value: object) -> object:

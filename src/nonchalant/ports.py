@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Protocol, TypeVar
 
+from nonchalant.access import EVERYTHING, Within
+from nonchalant.audit import Deed, Entry, Head
 from nonchalant.hooks import Alert, HeadSnapshot, LaneSnapshot
+from nonchalant.keys import Key, KeyId, KeyRequest, Live, Written
 from nonchalant.model import (
     Account,
     Address,
@@ -286,6 +289,7 @@ class Filter:
     idempotency_key: str | None = None
     batch: str | None = None
     live: bool | None = None  # True: only those that have not ended
+    within: Within = EVERYTHING  # what whoever asks may see
     before: int | None = None  # the place to go on below: listings run from the newest down
     limit: int = 50
 
@@ -509,7 +513,33 @@ class Store(Protocol):
 
     async def lane(self, key: LaneKey) -> LaneSummary | None: ...
 
-    async def lanes(self) -> Sequence[LaneSummary]: ...
+    async def lanes(self, within: Within = EVERYTHING) -> Sequence[LaneSummary]: ...
+
+    # keys, and what people did with their power
+
+    async def add_key(
+        self, written: Written, wanted: KeyRequest, deed: Deed, *, only_first: bool = False
+    ) -> Key | None:
+        """Keep a key's digest; None: `only_first`, and there is one already. Repeating a call with the same key is safe."""
+
+    async def revoke_key(self, key_id: KeyId, deed: Deed) -> Key | None:
+        """From its commit on nobody is let in by it, on any node. None: there is none."""
+
+    async def live_keys(self, ids: Sequence[KeyId]) -> Mapping[KeyId, Live]:
+        """Those of them that are neither revoked nor expired now, by the store's clock."""
+
+    async def key(self, key_id: KeyId) -> Key | None: ...
+
+    async def keys(self, *, before: int | None = None, limit: int) -> Sequence[Key]:
+        """From the newest down; `before`: the place to go on below."""
+
+    async def note(self, deed: Deed) -> int:
+        """Write it into the audit log; its position there."""
+
+    async def audit_after(self, position: int, *, limit: int) -> Sequence[Entry]: ...
+
+    async def audit_head(self) -> Head:
+        """Where the audit log ends."""
 
     async def overview(self, *, limit: int) -> Overview:
         """How much there is to do, for people; of live transactions, so many are counted at most."""

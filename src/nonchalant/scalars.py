@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from nonchalant.access import LanePattern
 from nonchalant.amounts import LIMIT
 from nonchalant.chain.evm.addresses import normalise_address
 from nonchalant.errors import BadRequest
@@ -59,6 +60,19 @@ def parse_address(text: str, field: str) -> Address:
         return normalise_address(text)
     except ValueError as error:
         raise BadRequest(str(error), field=field) from None
+
+
+def parse_pattern(text: str, field: str) -> LanePattern:
+    """The lanes that are meant by `*`, `1:*`, `*:0x…` or `1:0x…`."""
+    if text == "*":
+        return LanePattern()
+    chain_id, colon, address = text.partition(":")
+    if not colon:
+        raise BadRequest("expected chain:address, such as 1:0x…; * stands for any chain, or any address", field=field)
+    return LanePattern(
+        None if chain_id == "*" else parse_number(chain_id, field, LARGEST_NUMBER),
+        None if address == "*" else parse_address(address, field),
+    )
 
 
 def parse_hash(text: str, field: str) -> Hash:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from nonchalant.access import ANYBODY, Caller, Scope
 from nonchalant.bodies import (
     AccessBody,
     BatchBody,
@@ -21,6 +22,7 @@ from nonchalant.bodies import (
     FeesBody,
     FillBody,
     HolderBody,
+    KeyBody,
     LooseBatchBody,
     NothingBody,
     ReasonBody,
@@ -35,15 +37,21 @@ from nonchalant.bodies import (
 from nonchalant.chain.evm.intrinsic import least_gas
 from nonchalant.chain.evm.reverts import parse_abi
 from nonchalant.config import AccountSettings, ChainSettings, Settings
-from nonchalant.errors import BadRequest, BatchTooLong, FeeAboveCap, TooDeep, UnknownAccount, UnknownChain
+from nonchalant.errors import BadRequest, BatchTooLong, FeeAboveCap, Forbidden, TooDeep, UnknownAccount, UnknownChain
 from nonchalant.fees import FeeRules
+from nonchalant.keys import KeyRequest
 from nonchalant.model import AccessList, Fees, Hash, LaneKey, Millis, Payload, Request, Speed, State, TxId
 from nonchalant.notation import (
     BATCH_PATTERN,
+    LEAST_RATE,
+    MAX_NAME,
     MAX_REASON,
     MOST_CONFIRMATIONS,
+    MOST_PATTERNS,
+    MOST_RATE,
     MOST_SECONDS,
     MOST_TOGETHER,
+    TENANT_PATTERN,
     Number,
 )
 from nonchalant.ports import Filter
@@ -56,6 +64,7 @@ from nonchalant.scalars import (
     parse_idempotency_key,
     parse_moment,
     parse_number,
+    parse_pattern,
 )
 
 MAX_METADATA: Final = 4 * 1024  # as JSON
@@ -70,12 +79,12 @@ def parse_request(
     tx_id: TxId,
     settings: Settings,
     lanes: Mapping[LaneKey, AccountSettings],
-    tenant: str = "default",
+    caller: Caller = ANYBODY,
     idempotency_key: str | None = None,
 ) -> Request:
     """The request in `body`, JSON or plain values (there `data` may be bytes); `BadRequest` names the wrong field."""
     key = None if idempotency_key is None else parse_idempotency_key(idempotency_key)
-    request = _request(decode(body, TransactionBody), tx_id=tx_id, settings=settings, lanes=lanes, tenant=tenant)
+    request = _request(decode(body, TransactionBody), tx_id=tx_id, settings=settings, lanes=lanes, caller=caller)
     return replace(request, idempotency_key=key)
 
 
@@ -85,7 +94,7 @@ def parse_batch(
     new_id: Callable[[], TxId],
     settings: Settings,
     lanes: Mapping[LaneKey, AccountSettings],
-    tenant: str = "default",
+    caller: Caller = ANYBODY,
     idempotency_key: str | None = None,
 ) -> list[Request]:
     """Requests that belong together. The first carries the key, and what makes two such batches the same."""
@@ -100,7 +109,7 @@ def parse_batch(
     requests = []
     for number, one in enumerate(given):
         try:
-            request = _request(one, tx_id=new_id(), settings=settings, lanes=lanes, tenant=tenant)
+            request = _request(one, tx_id=new_id(), settings=settings, lanes=lanes, caller=caller)
         except BadRequest as problem:
             raise type(problem)(problem.bare, field=within_batch(number, problem.field)) from None
         requests.append(request)
@@ -138,10 +147,13 @@ def _request(
     tx_id: TxId,
     settings: Settings,
     lanes: Mapping[LaneKey, AccountSettings],
-    tenant: str,
+    caller: Caller,
 ) -> Request:
     chain = _chain(given.chain_id, settings)
     lane = LaneKey(chain.id, parse_address(given.sender, "from"))
+    # Before we say whether we have it: whose account it is stays hidden from who may not use it.
+    if not caller.may_use(lane):
+        raise Forbidden("this key may not use this account; use one that may", field="from")
     if lane not in lanes:
         raise UnknownAccount(
             f"there is no signer for this account on chain {chain.id}; add it to [[accounts]]", field="from"
@@ -165,7 +177,7 @@ def _request(
         confirmations=given.confirmations,
         on_superseded=given.on_superseded,
         simulate=given.simulate,
-        tenant=tenant,
+        tenant=caller.tenant,
         body_hash=_body_hash(lane, payload, asked, given, valid_until, metadata),
         metadata=metadata,
     )
@@ -231,6 +243,39 @@ def parse_used(body: bytes | Mapping[str, object]) -> tuple[str, Hash, bytes | N
 
 def parse_holder(body: bytes | Mapping[str, object]) -> str:
     return _holder(decode(body, HolderBody).holder)
+
+
+def parse_key(body: bytes | Mapping[str, object]) -> KeyRequest:
+    """What a new key should be. Whether its time has passed already is not for the wire to say."""
+    given = decode(body, KeyBody)
+    if not (1 <= len(given.name) <= MAX_NAME and given.name.isprintable() and given.name == given.name.strip()):
+        raise BadRequest(f"expected 1 to {MAX_NAME} printable characters", field="name")
+    if not re.fullmatch(TENANT_PATTERN, given.tenant):
+        raise BadRequest("expected 1 to 64 letters, digits, dots, dashes and underscores", field="tenant")
+    if not given.scopes:
+        raise BadRequest(f"expected at least one of {', '.join(Scope)}", field="scopes")
+    if not 1 <= len(given.lanes) <= MOST_PATTERNS:
+        raise BadRequest(f"expected 1 to {MOST_PATTERNS} patterns; * is every lane", field="lanes")
+    if given.rate is not None and not LEAST_RATE <= given.rate <= MOST_RATE:
+        raise BadRequest(f"expected {LEAST_RATE:g} to {MOST_RATE:g} calls a second", field="rate")
+    return KeyRequest(
+        name=given.name,
+        scopes=frozenset(given.scopes),
+        tenant=given.tenant,
+        lanes=tuple(parse_pattern(lane, f"lanes[{place}]") for place, lane in enumerate(given.lanes)),
+        nonces=given.nonces,
+        fees=given.fees,
+        rate=given.rate,
+        expires_at=None if given.expires_at is None else parse_moment(given.expires_at, "expires_at"),
+    )
+
+
+def parse_page(given: Mapping[str, str], cursor: str) -> tuple[int | None, int]:
+    """Where a page begins, None: at the beginning; and how much it holds at most."""
+    limit = parse_number(given.get("limit", "50"), "limit", LARGEST_NUMBER)
+    if not 1 <= limit <= MAX_PAGE:
+        raise BadRequest(f"expected 1 to {MAX_PAGE}", field="limit")
+    return parse_number(given[cursor], cursor, LARGEST_NUMBER) if cursor in given else None, limit
 
 
 def parse_nothing(body: bytes | Mapping[str, object]) -> None:

@@ -32,6 +32,7 @@ async def run(folder: Path) -> str:
 def settings(endpoint: str, key: str) -> str:
     return f"""
     store = "sqlite:nonchalant.db"
+    auth = "off"
     [[chains]]
     id = {anvil.CHAIN_ID}
     endpoints = ["{endpoint}"]

@@ -122,6 +122,7 @@ class Installation:
         (self.folder / "nonchalant.toml").write_text(
             f"""
             store = "{self.store}"
+            auth = "off"
             [[chains]]
             id = {anvil.CHAIN_ID}
             endpoints = ["{self.chain.url}"]

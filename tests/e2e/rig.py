@@ -83,6 +83,7 @@ def settings_text(
     endpoints = ", ".join(f'"{url}"' for url in urls)
     return f"""
         store = "{store}"
+        auth = "off"
         lease_seconds = {lease}
         listen = "127.0.0.1:{listen}"
         {top}

@@ -62,6 +62,7 @@ class Counts:
 async def a_node(site: Site, cluster: Cluster, lanes: int) -> AsyncIterator[tuple[Nonchalant, Counts, Counts]]:
     text = f"""
         store = "{cluster.dsn}?schema=rest"
+        auth = "off"
         [[chains]]
         id = {anvil.CHAIN_ID}
         endpoints = ["{site.chain.url}"]

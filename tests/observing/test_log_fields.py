@@ -73,6 +73,7 @@ def folder(tmp_path: Path, chain: Anvil) -> Path:
     (tmp_path / "nonchalant.toml").write_text(
         f"""
         store = "sqlite:nonchalant.db"
+        auth = "off"
         listen = "127.0.0.1:0"
         [[chains]]
         id = 31337

@@ -100,7 +100,7 @@ def test_the_smallest_file_gets_the_defaults() -> None:
     settings = read(SMALLEST)
     assert settings.store == "sqlite:/etc/nonchalant/nonchalant.db"
     assert settings.listen == Listen("127.0.0.1", 8645)
-    assert (settings.auth, settings.log_format, settings.lease_seconds) == ("off", None, 10.0)
+    assert (settings.auth, settings.log_format, settings.lease_seconds) == ("keys", None, 10.0)
     assert (settings.retention, settings.attention_hook) == (90, None)
     (chain,) = settings.chains
     assert (chain.finality, chain.depth, chain.poll_interval, chain.request_timeout) == ("tag", None, 1.0, 10.0)
@@ -385,7 +385,8 @@ def test_secrets_are_in_no_repr() -> None:
         ),
         (('{ env = "RELAYER_KEY" }', '{ file = "a\\u0000b" }'), "accounts[0].key.file", "path of a file"),
         (('{ env = "RELAYER_KEY" }', '{ file = "~nobody-at-all/k" }'), "accounts[0].key.file", "home"),
-        (("store =", 'auth = "keys"\nstore ='), "auth", 'the only value is "off"'),
+        (("store =", 'auth = "none"\nstore ='), "auth", 'expected "keys"'),
+        (("store =", "auth = true\nstore ="), "auth", 'expected "keys"'),
         (("store =", 'log_format = "xml"\nstore ='), "log_format", "human, json"),
         (("store =", 'listen = "8645"\nstore ='), "listen", "HOST:PORT"),
         (("store =", 'listen = "127.0.0.1:70000"\nstore ='), "listen", "HOST:PORT"),
@@ -406,7 +407,8 @@ def test_a_wrong_key_is_named_with_its_remedy(change: tuple[str, str], named: st
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.2", "node.example", "[::]"])
 def test_without_keys_only_loopback_is_listened_on(host: str) -> None:
-    message = refusal(f'listen = "{host}:8645"\n' + SMALLEST)
+    assert read(f'listen = "{host}:8645"\n' + SMALLEST).auth == "keys"
+    message = refusal(f'auth = "off"\nlisten = "{host}:8645"\n' + SMALLEST)
     assert message.startswith("listen: ")
     assert "127.0.0.1" in message
 

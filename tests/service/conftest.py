@@ -24,6 +24,7 @@ OTHER = "0x70997970c51812dc3a010c7d01b50e0d17dc79c8"
 # The chain does not answer: what is accepted stays queued.
 SETTINGS = """
 store = "sqlite:nonchalant.db"
+auth = "off"
 [[chains]]
 id = 31337
 endpoints = ["http://127.0.0.1:1"]

@@ -240,7 +240,7 @@ def test_nobody_waits_for_a_held_transaction() -> None:
         (["send"], 1, "to: missing"),
         (["tx", "show", "nope"], 1, "there is no transaction 'nope'"),
         (["tx", "undo", "nope"], 2, "No such command"),
-        (["tx", "cancel", "nope"], 1, "there is no transaction nope (not_found)"),
+        (["tx", "cancel", "nope"], 1, "there is no transaction 'nope' (not_found)"),
         (["tx", "replace", "nope", "--to", "0x12"], 1, "there is no transaction 'nope'"),
         (["tx", "bump", "nope", "--max-fee", "5dollars"], 2, "unknown unit"),
         (["tx", "hold"], 2, "Missing argument"),
@@ -292,6 +292,7 @@ def test_doctor_finds_all_well_and_tells_what_is_not(node: Dev, tmp_path: Path) 
     broken = tmp_path / "nonchalant.toml"
     broken.write_text(f"""
         store = "sqlite:nowhere/nonchalant.db"
+        auth = "off"
         [[chains]]
         id = 31337
         endpoints = ["http://127.0.0.1:{node.chain_port}"]
@@ -474,6 +475,7 @@ def test_serve_stops_cleanly_and_says_what_it_does(node: Dev, tmp_path: Path) ->
     (tmp_path / "words").chmod(0o600)
     (tmp_path / "nonchalant.toml").write_text(f"""
         store = "sqlite:nonchalant.db"
+        auth = "off"
         [[chains]]
         id = 31337
         endpoints = ["http://127.0.0.1:{node.chain_port}"]

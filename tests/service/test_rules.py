@@ -13,6 +13,7 @@ from nonchalant.windows import Pace
 SETTINGS = parse_settings(
     """
     store = "sqlite:x.db"
+    auth = "off"
     [[chains]]
     id = 1
     endpoints = ["http://127.0.0.1:8545"]

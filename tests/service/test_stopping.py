@@ -112,6 +112,7 @@ async def test_neither_a_silent_endpoint_nor_a_silent_store_holds_a_node_that_st
         settings = parse_settings(
             f"""
             store = "sqlite:nonchalant.db"
+            auth = "off"
             [[chains]]
             id = 31337
             endpoints = ["{url}"]
@@ -175,6 +176,7 @@ def test_a_thread_that_a_hook_has_left_behind_keeps_no_node_that_stops(tmp_path:
     (tmp_path / "nonchalant.toml").write_text(
         """
         store = "sqlite:nonchalant.db"
+        auth = "off"
         listen = "127.0.0.1:0"
         attention_hook = "careless:hook"
         [[chains]]

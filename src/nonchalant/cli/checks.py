@@ -12,6 +12,11 @@ from nonchalant.cli.terminal import plain, show, show_fields, show_json
 if TYPE_CHECKING:
     from nonchalant.cli.examination import Finding
 
+AUTH = {
+    "keys": "keys: every call needs an API key",
+    "off": "off: everybody on this machine may do everything",
+}
+
 config = typer.Typer(help="The settings: check.", no_args_is_help=True, rich_markup_mode=None)
 
 
@@ -32,6 +37,7 @@ def check(config: Config = None, as_json: AsJson = False) -> None:
                 "ok": True,
                 "store": settings.store_name,
                 "listen": str(settings.listen),
+                "auth": settings.auth,
                 "attention_hook": settings.attention_hook,
                 "chains": [
                     {
@@ -49,6 +55,7 @@ def check(config: Config = None, as_json: AsJson = False) -> None:
         [
             ("store", settings.store_name),
             ("listen", str(settings.listen)),
+            ("auth", AUTH[settings.auth]),
             ("attention hook", settings.attention_hook),
             *(
                 (

@@ -5,13 +5,17 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import os
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
+from nonchalant import keys
 from nonchalant.errors import BadSettings, NonchalantError
 from nonchalant.model import LIVE_STATES
+from nonchalant.secret import read_private
 
 DEFAULT_URL: Final = "http://127.0.0.1:8645"
 ANSWER_SECONDS: Final = 30.0  # beyond what a call was asked to wait
@@ -41,7 +45,7 @@ class Refusal(NonchalantError):
 class Client:
     """One service, asked call by call."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, key: str | None = None) -> None:
         try:
             parts = urlsplit(url)
             port = parts.port
@@ -50,6 +54,7 @@ class Client:
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise BadSettings(f"the service's URL {url!r} must look like {DEFAULT_URL}")
         self.url = url.rstrip("/")
+        self._credentials = {} if key is None else {"Authorization": f"Bearer {key}"}
         self._host, self._port, self._path = parts.hostname, port, parts.path.rstrip("/")
         self._connection = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
 
@@ -63,6 +68,13 @@ class Client:
             return self._call("POST", path, body=body or {}, waits=waits)
         except _Interrupted as error:
             raise ServiceUnreachable(f"{error}; it may have been heard: look, and repeat the command") from None
+
+    def make(self, path: str, body: Mapping[str, object]) -> Shown:
+        """Something new, each time."""
+        try:
+            return self._call("POST", path, body=body)
+        except _Interrupted as error:
+            raise ServiceUnreachable(f"{error}; it may have been made: look before you repeat the command") from None
 
     def wish(self, tx_id: str, verb: str, body: Mapping[str, object] | None = None) -> Shown:
         return self.post(f"/v1/transactions/{quote(tx_id, safe='')}/{verb}", body)
@@ -136,7 +148,7 @@ class Client:
             try:
                 sent = None if body is None else json.dumps(body).encode()
                 kind = {} if sent is None else {"Content-Type": "application/json"}
-                connection.request(method, self._path + path, sent, {**kind, **(headers or {})})
+                connection.request(method, self._path + path, sent, {**kind, **self._credentials, **(headers or {})})
                 answer = connection.getresponse()
                 raw = answer.read()
             except (TimeoutError, OSError, http.client.HTTPException) as error:
@@ -157,7 +169,21 @@ class Client:
         problem, detail = str(value.get("code", status)), str(value.get("detail", "the service gave no reason"))
         if status == 503 and problem != "no_answer_yet":
             raise ServiceUnreachable(f"the service at {self.url} is not ready: {detail}")
+        if status == 401:
+            detail = f"{detail.removesuffix('.')}; it is taken from NONCHALANT_KEY, or from a file with --key-file"
         raise Refusal(status, problem, detail, value.get("data"))
+
+
+def find_key(file: Path | None, environ: Mapping[str, str] | None = None) -> str | None:
+    """The API key in the file, which nobody else may read, or in NONCHALANT_KEY; None: none is given."""
+    where = "NONCHALANT_KEY" if file is None else "--key-file"
+    text = (os.environ if environ is None else environ).get(where, "") if file is None else read_private(file, where)
+    if file is None and not text:
+        return None
+    written = keys.read(text.strip())
+    if written is None:
+        raise BadSettings(f"{where}: what is there is no API key; one looks like nck_, 16 and 64 hex digits")
+    return written.text
 
 
 class _Interrupted(ServiceUnreachable):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nonchalant.cli import checks, lanes, nodes, steering, transactions, wishes
+from nonchalant.cli import audit, checks, keys, lanes, nodes, steering, transactions, wishes
 from nonchalant.cli.options import AsJson, Config
 from nonchalant.cli.terminal import show, show_fields, show_json
 
@@ -27,6 +27,8 @@ app.add_typer(transactions.tx, name="tx")
 wishes.add_to(transactions.tx)
 app.add_typer(lanes.lane, name="lane")
 steering.add_to(lanes.lane)
+app.add_typer(keys.key, name="key")
+app.add_typer(audit.audit, name="audit")
 app.command()(checks.doctor)
 app.add_typer(checks.config, name="config")
 app.add_typer(db, name="db")

@@ -19,12 +19,15 @@ from nonchalant.cli.client import Client, Refusal, ServiceUnreachable
 from nonchalant.config import ChainSettings, EndpointSettings, Settings, load_settings
 from nonchalant.errors import NodeRefused, NonchalantError, Unreachable
 from nonchalant.installation import Installation
+from nonchalant.keys import Key
 from nonchalant.model import Address
-from nonchalant.parts import signers_of
+from nonchalant.parts import open_store, signers_of
 from nonchalant.store import postgres_schema
 from nonchalant.store.migrations import Status
 from nonchalant.store.schemas import status
-from nonchalant.system import SystemClock
+from nonchalant.system import SystemClock, SystemEntropy
+
+KEYS_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ def examine(file: Path | None) -> Iterator[Finding]:
     yield from _keys(settings, accounts)
     yield from _hook(settings)
     yield from _store(settings)
+    yield from _auth(settings)
     for found in asyncio.run(_chains(settings, accounts)):
         yield from found
     yield _service(settings)
@@ -148,6 +152,40 @@ def _server(found: Status, listen_dsn: str | None) -> Iterator[Finding]:
             "a pooler stands before the store, so nodes hear of each other's work only by sweeping",
             "add listen_dsn with the address of the server itself",
         )
+
+
+def _auth(settings: Settings) -> Iterator[Finding]:
+    if settings.auth == "off":
+        yield Finding("auth", True, "off: everybody on this machine may do everything")
+        return
+    try:
+        found = status(settings.store)
+        if not found.is_current:
+            yield Finding("auth", True, "every call needs an API key; the first start on a new store shows one")
+            return
+        keys = asyncio.run(_all_keys(settings))
+    except NonchalantError as error:
+        yield Finding("auth", False, f"the keys cannot be read: {error}")
+        return
+    if not keys:
+        yield Finding("auth", True, "every call needs an API key, and there is none yet; the first start shows one")
+        return
+    live = [key for key in keys if key.is_live(SystemClock().now())]
+    admins = sum(key.caller.is_admin for key in live)
+    detail = f"every call needs an API key; {len(live)} of {len(keys)} can be used, {admins} of them by an admin"
+    remedy = "run `nonchalant key create NAME --scope admin --config FILE`"
+    yield Finding("auth", admins > 0, detail, None if admins else remedy)
+
+
+async def _all_keys(settings: Settings) -> list[Key]:
+    store = await open_store(settings, SystemClock(), SystemEntropy())
+    try:
+        found: list[Key] = []
+        while page := await store.keys(before=found[-1].place if found else None, limit=KEYS_AT_ONCE):
+            found += page
+        return found
+    finally:
+        await store.close()
 
 
 async def _chains(settings: Settings, accounts: dict[int, list[Address]]) -> list[list[Finding]]:

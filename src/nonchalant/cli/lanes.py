@@ -5,8 +5,8 @@ from __future__ import annotations
 import typer
 
 from nonchalant.amounts import format_wei
-from nonchalant.cli.client import DEFAULT_URL, Client, Shown
-from nonchalant.cli.options import Account, AsJson, Chain, Url, pick_lane
+from nonchalant.cli.client import DEFAULT_URL, Shown
+from nonchalant.cli.options import Account, AsJson, Chain, KeyFile, Url, pick_lane, reach
 from nonchalant.cli.terminal import moment, show_fields, show_json, show_table
 
 lane = typer.Typer(
@@ -17,9 +17,9 @@ lane = typer.Typer(
 
 
 @lane.command("list")
-def list_(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+def list_(url: Url = DEFAULT_URL, key_file: KeyFile = None, as_json: AsJson = False) -> None:
     """List all lanes."""
-    found = Client(url).lanes()
+    found = reach(url, key_file).lanes()
     if as_json:
         show_json({"lanes": found})
         return
@@ -47,10 +47,11 @@ def show(
     address: Account,
     chain: Chain = None,
     url: Url = DEFAULT_URL,
+    key_file: KeyFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Show one lane."""
-    client = Client(url)
+    client = reach(url, key_file)
     chain_id, account = pick_lane(client, address, chain)
     one = client.get(f"/v1/lanes/{chain_id}/{account}")
     if as_json:

@@ -9,15 +9,26 @@ from typing import Annotated, Any
 import typer
 
 from nonchalant.amounts import parse_wei
-from nonchalant.cli.client import Client
+from nonchalant.cli.client import Client, find_key
 from nonchalant.model import Speed
 
 Url = Annotated[
     str, typer.Option("--url", envvar="NONCHALANT_URL", help="Where the service listens.", show_default=True)
 ]
+KeyFile = Annotated[
+    Path | None,
+    typer.Option("--key-file", help="A file with the API key; without it NONCHALANT_KEY.", show_default=False),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Config = Annotated[
     Path | None, typer.Option("--config", help="The settings file; without it nonchalant.toml.", show_default=False)
+]
+# Of those commands that otherwise ask the service.
+Store = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", help="Do it without the service, on the store that this settings file names.", show_default=False
+    ),
 ]
 Chain = Annotated[
     int | None, typer.Option("--chain", help="The chain's id; without it the only one.", show_default=False)
@@ -46,6 +57,11 @@ MaxPriorityFee = Annotated[
 GasPrice = Annotated[
     str | None, typer.Option("--gas-price", metavar="AMOUNT", help="For one gas, where there is no base fee.")
 ]
+
+
+def reach(url: str, key_file: Path | None) -> Client:
+    """The service, with the key that was given: in a file, or in NONCHALANT_KEY; none, if there is none."""
+    return Client(url, find_key(key_file))
 
 
 def payload_of(*, to: str | None, value: str, data: str, gas: int | None, abi: Path | None) -> dict[str, Any]:

@@ -52,10 +52,25 @@ async def _serve(settings: Settings) -> None:
     with server.until_signalled(STOP_SECONDS) as stop, server.bind(settings.listen) as listening:
         async with Nonchalant.open(settings) as node:
             bind_contextvars(node=node.observatory.node)
+            await _show_first_key(node)
             log.info("service.listening", at=server.url_of(listening), lanes=len(node.known_lanes))
             await server.serve(node, listening, stop)
             log.info("service.stopping")
     log.info("service.stopped")
+
+
+async def _show_first_key(node: Nonchalant) -> None:
+    """On a store that never had a key, make an admin's and show it: on stdout, once, and never in the log."""
+    if node.settings.auth != "keys":
+        return
+    made = await node.keyring.make_first()
+    if made is None:
+        return
+    key, written = made
+    show(f"The first API key of this store, {key.id}, for an admin. Keep it: nobody can show it again.", style="bold")
+    show(written.text)
+    show("Use it as NONCHALANT_KEY, or in a file with --key-file, to make others: nonchalant key create --help")
+    sys.stdout.flush()
 
 
 async def _dev(*, port: int, chain_port: int, folder: Path, block_time: float, fresh: bool) -> None:

@@ -12,7 +12,7 @@ import typer
 
 from nonchalant.cli.client import DEFAULT_URL, RETRY_SECONDS, Client, Refusal, ServiceUnreachable, Shown
 from nonchalant.cli.lanes import in_flight, trouble_of
-from nonchalant.cli.options import Account, AsJson, Chain, Url, pick_lane
+from nonchalant.cli.options import Account, AsJson, Chain, KeyFile, Url, pick_lane, reach
 from nonchalant.cli.terminal import plain, say, show, show_fields, show_json, show_table
 
 # A lane with ten thousand transactions takes a while to cancel.
@@ -29,17 +29,27 @@ def add_to(lane: typer.Typer) -> None:
 
 
 def pause(
-    address: Account, chain: Chain = None, reason: Reason = None, url: Url = DEFAULT_URL, as_json: AsJson = False
+    address: Account,
+    chain: Chain = None,
+    reason: Reason = None,
+    url: Url = DEFAULT_URL,
+    key_file: KeyFile = None,
+    as_json: AsJson = False,
 ) -> None:
     """Have a lane give out no more nonces; what has one goes on."""
-    _control("pause", address, chain, reason, url, as_json=as_json)
+    _control("pause", reach(url, key_file), address, chain, reason, as_json=as_json)
 
 
 def resume(
-    address: Account, chain: Chain = None, reason: Reason = None, url: Url = DEFAULT_URL, as_json: AsJson = False
+    address: Account,
+    chain: Chain = None,
+    reason: Reason = None,
+    url: Url = DEFAULT_URL,
+    key_file: KeyFile = None,
+    as_json: AsJson = False,
 ) -> None:
     """Have a lane give out nonces again. After a halt, this says that its chain is right as it is now."""
-    _control("resume", address, chain, reason, url, as_json=as_json)
+    _control("resume", reach(url, key_file), address, chain, reason, as_json=as_json)
 
 
 def drain(
@@ -49,10 +59,11 @@ def drain(
     wait: Annotated[bool, typer.Option("--wait", help="Stay until nothing of it is in flight.")] = False,
     timeout: Annotated[float, typer.Option(min=0, help="With --wait: seconds to stay at most.")] = 600,
     url: Url = DEFAULT_URL,
+    key_file: KeyFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Have a lane give out no more nonces and take no new requests. With --wait, exit code 1 if it is not empty by then."""
-    client = Client(url)
+    client = reach(url, key_file)
     path = _path(client, address, chain)
     shown = client.post(f"{path}/drain", _reason(reason))
     if wait:
@@ -63,9 +74,11 @@ def drain(
         raise typer.Exit(1)
 
 
-def sync(address: Account, chain: Chain = None, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+def sync(
+    address: Account, chain: Chain = None, url: Url = DEFAULT_URL, key_file: KeyFile = None, as_json: AsJson = False
+) -> None:
     """Have a lane look at its chain anew, and show what that says."""
-    client = Client(url)
+    client = reach(url, key_file)
     found = client.post(f"{_path(client, address, chain)}/sync")
     if as_json:
         show_json(found)
@@ -87,10 +100,11 @@ def fill(
     chain: Chain = None,
     nonce: Annotated[int | None, typer.Option(min=0, help="This hole alone.", show_default=False)] = None,
     url: Url = DEFAULT_URL,
+    key_file: KeyFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Close the holes that something waits behind, by transfers of nothing."""
-    client = Client(url)
+    client = reach(url, key_file)
     found = client.post(f"{_path(client, address, chain)}/fill", {} if nonce is None else {"nonce": nonce})
     if as_json:
         show_json(found)
@@ -107,10 +121,11 @@ def reset(
     force: Annotated[bool, typer.Option("--force", help="Also while something may still be executed.")] = False,
     yes: Yes = False,
     url: Url = DEFAULT_URL,
+    key_file: KeyFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Take the chain's word for a lane's next nonce. Refused while something of it may still be executed."""
-    client = Client(url)
+    client = reach(url, key_file)
     path = _path(client, address, chain)
     if force and not yes:
         _ask_before_force(client.get(path))
@@ -134,10 +149,15 @@ def reset(
 
 
 def cancel(
-    address: Account, chain: Chain = None, yes: Yes = False, url: Url = DEFAULT_URL, as_json: AsJson = False
+    address: Account,
+    chain: Chain = None,
+    yes: Yes = False,
+    url: Url = DEFAULT_URL,
+    key_file: KeyFile = None,
+    as_json: AsJson = False,
 ) -> None:
     """Cancel all that is live in a lane: what is queued at once, the rest if that can still be helped."""
-    client = Client(url)
+    client = reach(url, key_file)
     path = _path(client, address, chain)
     if not yes:
         live = sum(client.get(path)["transactions"].values())
@@ -154,10 +174,11 @@ def watch(
     chain: Chain = None,
     timeout: Annotated[float | None, typer.Option(min=0, help="Seconds to stay at most.", show_default=False)] = None,
     url: Url = DEFAULT_URL,
+    key_file: KeyFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a lane whenever something of it changes, until Ctrl-C; with --json one object a line."""
-    client = Client(url)
+    client = reach(url, key_file)
     path = _path(client, address, chain)
     try:
         _follow(client, path, client.get(path), timeout, tell=True, as_json=as_json)
@@ -177,8 +198,7 @@ def _reason(reason: str | None) -> dict[str, object]:
     return {} if reason is None else {"reason": reason}
 
 
-def _control(verb: str, address: str, chain: int | None, reason: str | None, url: str, *, as_json: bool) -> None:
-    client = Client(url)
+def _control(verb: str, client: Client, address: str, chain: int | None, reason: str | None, *, as_json: bool) -> None:
     _tell_control(client.post(f"{_path(client, address, chain)}/{verb}", _reason(reason)), as_json=as_json)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from nonchalant.amounts import format_wei
-from nonchalant.cli.client import DEFAULT_URL, Client, Shown
+from nonchalant.cli.client import DEFAULT_URL, Shown
 from nonchalant.cli.details import show_details
 from nonchalant.cli.options import (
     Abi,
@@ -17,6 +17,7 @@ from nonchalant.cli.options import (
     Gas,
     GasPrice,
     Id,
+    KeyFile,
     MaxFee,
     MaxPriorityFee,
     PayTo,
@@ -26,6 +27,7 @@ from nonchalant.cli.options import (
     fees_of,
     payload_of,
     pick_lane,
+    reach,
 )
 from nonchalant.cli.terminal import (
     STATE_STYLES,
@@ -90,10 +92,11 @@ def send(
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Stay until it has ended.")] = True,
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to stay at most.")] = 600,
     url: Url = DEFAULT_URL,
+    key_file: KeyFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Send a transaction and show its way until it is confirmed (exit code 0) or ends otherwise (1)."""
-    client = Client(url)
+    client = reach(url, key_file)
     chain_id, account = pick_lane(client, sender, chain)
     body: dict[str, Any] = {
         "chain_id": chain_id,
@@ -134,6 +137,7 @@ def list_(
     limit: Annotated[int, typer.Option(min=1, max=500, help="At most this many.")] = 20,
     cursor: Annotated[str | None, typer.Option(help="Go on where a page ended.")] = None,
     url: Url = DEFAULT_URL,
+    key_file: KeyFile = None,
     as_json: AsJson = False,
 ) -> None:
     """List transactions, newest first."""
@@ -148,7 +152,7 @@ def list_(
         "limit": limit,
         "cursor": cursor,
     }
-    page = Client(url).get("/v1/transactions", query)
+    page = reach(url, key_file).get("/v1/transactions", query)
     if as_json:
         show_json(page)
         return
@@ -163,9 +167,9 @@ def list_(
 
 
 @tx.command("show")
-def show_one(tx_id: Id, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+def show_one(tx_id: Id, url: Url = DEFAULT_URL, key_file: KeyFile = None, as_json: AsJson = False) -> None:
     """Show one transaction with its attempts and its history."""
-    client = Client(url)
+    client = reach(url, key_file)
     shown = client.transaction(tx_id)
     if as_json:
         show_json(shown)
@@ -178,10 +182,11 @@ def watch(
     tx_id: Id,
     timeout: Annotated[float | None, typer.Option(min=0, help="Seconds to stay at most.", show_default=False)] = None,
     url: Url = DEFAULT_URL,
+    key_file: KeyFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a transaction's way until it is confirmed (exit code 0) or ends otherwise (1)."""
-    client = Client(url)
+    client = reach(url, key_file)
     watch_until_the_end(client, client.transaction(tx_id), timeout, as_json=as_json, explain=True)
 
 

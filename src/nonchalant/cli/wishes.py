@@ -14,6 +14,7 @@ from nonchalant.cli.options import (
     Gas,
     GasPrice,
     Id,
+    KeyFile,
     MaxFee,
     MaxPriorityFee,
     PayTo,
@@ -22,6 +23,7 @@ from nonchalant.cli.options import (
     Value,
     fees_of,
     payload_of,
+    reach,
 )
 from nonchalant.cli.terminal import STATE_STYLES, plain, say, show, show_json
 from nonchalant.cli.watching import watch_until_the_end
@@ -42,10 +44,15 @@ def add_to(tx: typer.Typer) -> None:
 
 
 def cancel(
-    tx_id: Id, wait: Wait = False, timeout: Timeout = 600, url: Url = DEFAULT_URL, as_json: AsJson = False
+    tx_id: Id,
+    wait: Wait = False,
+    timeout: Timeout = 600,
+    url: Url = DEFAULT_URL,
+    key_file: KeyFile = None,
+    as_json: AsJson = False,
 ) -> None:
     """Let a transaction not run, if that can still be helped. With --wait, exit code 1 if it ran all the same."""
-    client = Client(url)
+    client = reach(url, key_file)
     shown = client.wish(tx_id, "cancel")
     if wait and shown["state"] in LIVE_STATES:
         watch_until_the_end(client, shown, timeout, as_json=as_json, wanted=State.CANCELLED)
@@ -65,11 +72,12 @@ def bump(
     wait: Wait = False,
     timeout: Timeout = 600,
     url: Url = DEFAULT_URL,
+    key_file: KeyFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Offer more for a transaction: so much, or without a price what the market asks."""
     fees = fees_of(speed=speed, max_fee=max_fee, max_priority_fee=max_priority_fee, gas_price=gas_price)
-    client = Client(url)
+    client = reach(url, key_file)
     _answer(client, client.wish(tx_id, "bump", _given(fees=fees)), wait=wait, timeout=timeout, as_json=as_json)
 
 
@@ -88,23 +96,28 @@ def replace(
     wait: Wait = False,
     timeout: Timeout = 600,
     url: Url = DEFAULT_URL,
+    key_file: KeyFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Let something else run in a transaction's place, under its id; nothing of what it was to do is kept."""
     fees = fees_of(speed=speed, max_fee=max_fee, max_priority_fee=max_priority_fee, gas_price=gas_price)
     body = payload_of(to=to, value=value, data=data, gas=gas, abi=abi) | _given(fees=fees)
-    client = Client(url)
+    client = reach(url, key_file)
     _answer(client, client.wish(tx_id, "replace", body), wait=wait, timeout=timeout, as_json=as_json)
 
 
-def hold(tx_id: Id, reason: Reason = None, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+def hold(
+    tx_id: Id, reason: Reason = None, url: Url = DEFAULT_URL, key_file: KeyFile = None, as_json: AsJson = False
+) -> None:
     """Keep a queued transaction from being sent until it is released."""
-    _tell(Client(url).wish(tx_id, "hold", _given(reason=reason)), as_json=as_json)
+    _tell(reach(url, key_file).wish(tx_id, "hold", _given(reason=reason)), as_json=as_json)
 
 
-def release(tx_id: Id, mark: Mark = None, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+def release(
+    tx_id: Id, mark: Mark = None, url: Url = DEFAULT_URL, key_file: KeyFile = None, as_json: AsJson = False
+) -> None:
     """Let a held transaction go on, at the place it had."""
-    _tell(Client(url).wish(tx_id, "release", _given(mark=mark)), as_json=as_json)
+    _tell(reach(url, key_file).wish(tx_id, "release", _given(mark=mark)), as_json=as_json)
 
 
 def _answer(client: Client, shown: Shown, *, wait: bool, timeout: float, as_json: bool) -> None:

@@ -6,6 +6,7 @@ Nothing secret is read here, only where to find it (`secret.py`).
 from nonchalant.config.reading import DEFAULT_FILE, VARIABLES, load_settings, parse_settings
 from nonchalant.config.settings import (
     AccountSettings,
+    Auth,
     ChainSettings,
     DataFee,
     EndpointSettings,
@@ -26,6 +27,7 @@ __all__ = [
     "DEFAULT_FILE",
     "VARIABLES",
     "AccountSettings",
+    "Auth",
     "ChainSettings",
     "DataFee",
     "EndpointSettings",

@@ -9,12 +9,12 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from nonchalant import installation
 from nonchalant.config.accounts import check_accounts, parse_account
 from nonchalant.config.chains import parse_chain
-from nonchalant.config.settings import Listen, LogFormat, Settings
+from nonchalant.config.settings import Auth, Listen, LogFormat, Settings
 from nonchalant.errors import BadSettings
 from nonchalant.installation import Installation
 from nonchalant.tables import Found, Table, bad, days, each, file_path, one_of, refuse_duplicates, seconds, string
@@ -61,7 +61,7 @@ def parse_settings(text: str, *, folder: Path, environ: Mapping[str, str], name:
     settings = Settings(
         store=root.need("store", _store, 'add store = "sqlite:nonchalant.db"'),
         listen=root.take("listen", _listen, Listen("127.0.0.1", 8645)),
-        auth=root.take("auth", _auth, "off"),
+        auth=root.take("auth", _auth, "keys"),
         log_format=root.take("log_format", one_of(LogFormat), None),
         lease_seconds=root.take("lease_seconds", seconds(2, 300), 10.0),
         retention=root.take("retention", days(30, 36_500), 90),
@@ -72,6 +72,11 @@ def parse_settings(text: str, *, folder: Path, environ: Mapping[str, str], name:
     )
     refuse_duplicates("chains", "id", [str(chain.id) for chain in settings.chains])
     check_accounts(settings)
+    if settings.auth == "off" and not settings.listen.is_loopback:
+        raise bad(
+            "listen",
+            f'{settings.listen} can be reached from outside; listen on 127.0.0.1, or ask for keys with auth = "keys"',
+        )
     if settings.listen_dsn is not None and not Installation.is_meant_by(settings.store):
         raise bad("listen_dsn", "only a store on PostgreSQL has wake-ups; leave it out")
     return settings
@@ -109,20 +114,15 @@ def _listen(found: Found) -> Listen:
     address = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9.-]+)):(\d{1,5})", string(found), re.ASCII)
     if address is None or int(address.group(3)) > 65535:
         raise bad(found.path, 'expected "HOST:PORT", such as "127.0.0.1:8645"')
-    listen = Listen(address.group(1) or address.group(2), int(address.group(3)))
-    if not listen.is_loopback:
-        raise bad(
-            found.path,
-            f"{listen} can be reached from outside, and this version has no API keys; "
-            "listen on 127.0.0.1, behind a proxy that authenticates if others must reach it",
-        )
-    return listen
+    return Listen(address.group(1) or address.group(2), int(address.group(3)))
 
 
-def _auth(found: Found) -> Literal["off"]:
-    if found.value != "off":
-        raise bad(found.path, 'this version has no API keys; the only value is "off", on a loopback address')
-    return "off"
+def _auth(found: Found) -> Auth:
+    if found.value == "keys":
+        return "keys"
+    if found.value == "off":
+        return "off"
+    raise bad(found.path, 'expected "keys", or "off" on a loopback address')
 
 
 def _refuse_misspelt_variables(environ: Mapping[str, str]) -> None:

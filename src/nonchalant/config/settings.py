@@ -17,6 +17,9 @@ from nonchalant.policy import DEFAULT_BUMP_AFTER, Blocks
 from nonchalant.secret import Secret
 from nonchalant.windows import Pace
 
+# Whether whoever calls the service must have a key.
+Auth = Literal["keys", "off"]
+
 
 class LogFormat(StrEnum):
     HUMAN = "human"
@@ -171,7 +174,7 @@ class Settings:
 
     store: str = field(repr=False)  # may carry a password; `store_name` does not
     listen: Listen = Listen("127.0.0.1", 8645)
-    auth: Literal["off"] = "off"
+    auth: Auth = "keys"
     log_format: LogFormat | None = None
     lease_seconds: float = 10.0
     retention: int = 90  # days, from a transaction's end

@@ -11,14 +11,15 @@ from urllib.parse import unquote
 import structlog
 from structlog.contextvars import bind_contextvars
 
-from nonchalant.errors import CommitUnknown, NonchalantError, ShuttingDown
+from nonchalant.errors import CommitUnknown, Forbidden, NonchalantError, ShuttingDown
 from nonchalant.observing.catalogue import OTHER
+from nonchalant.service.auditing import carry_out
 from nonchalant.service.front import Front, Node, Route
-from nonchalant.service.gate import Gate
+from nonchalant.service.gate import gate_of
 from nonchalant.service.http import PROBLEM_JSON, Answer, Call, Gone, Receive, Scope, Send, Streaming
+from nonchalant.service.lanes import named_lane
 from nonchalant.service.problems import (
     Busy,
-    Forbidden,
     NoSuchPath,
     WrongHost,
     WrongMethod,
@@ -62,12 +63,17 @@ class Service:
 
     def __init__(self, node: Node, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
-        self.front = Front(node, most_waiting=self.limits.waiting, most_streams=self.limits.streams)
-        self.gate = Gate()
+        self.front = Front(
+            node,
+            gate_of(node.settings.auth, node.store),
+            most_waiting=self.limits.waiting,
+            most_streams=self.limits.streams,
+        )
         self.under_way = 0
         self.observatory = node.observatory
         self.observatory.under_way = lambda: self.under_way
-        self.hosts = {"localhost", "127.0.0.1", "[::1]", str(node.settings.listen).rpartition(":")[0]}
+        # Who must have a key may call us what he likes: a page that was led here by a name has none to send.
+        self.hosts = None if node.settings.auth == "keys" else _own_names(node)
         self.paths = _by_path(ROUTES)
 
     def close(self) -> None:
@@ -108,10 +114,11 @@ class Service:
             route, call.parts = self._find(call.scope["method"], call.scope["raw_path"])
             call.route = route.path
             if route.scope is not None:
-                call.caller = await self.gate.admit(call)
+                call.caller = await self.front.gate.admit(call)
                 if not call.caller.may(route.scope):
                     raise Forbidden(f"this key lacks the scope {route.scope}; ask whoever gave it to you")
-            return await route.handle(self.front, call)
+                named_lane(route.path, call)
+            return await carry_out(self.front, route, call)
         except Gone:
             raise
         except asyncio.CancelledError:
@@ -144,7 +151,7 @@ class Service:
     def _check_host(self, call: Call) -> None:
         """A name that somebody else controls may resolve to us: a browser must not be led here by it."""
         host = call.header("Host")
-        if host is None:
+        if host is None or self.hosts is None:
             return
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
         if name.lower() not in self.hosts:
@@ -157,6 +164,10 @@ def _by_path(routes: Sequence[Route]) -> list[tuple[list[str], dict[str, Route]]
     for route in sorted(routes, key=lambda route: route.path.count("{")):
         found.setdefault(route.path, {})[route.method] = route
     return [(path.split("/"), methods) for path, methods in found.items()]
+
+
+def _own_names(node: Node) -> frozenset[str]:
+    return frozenset({"localhost", "127.0.0.1", "[::1]", str(node.settings.listen).rpartition(":")[0]})
 
 
 def _match(pattern: list[str], asked: list[str]) -> list[str] | None:

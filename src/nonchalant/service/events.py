@@ -103,6 +103,7 @@ async def _frames(front: Front, call: Call, interest: Interest, past: Page) -> A
         while not any(end.done() for end in ends):
             news = stream.news
             try:
+                await front.gate.recognise(call)  # who was let in may have lost his key since
                 page = await stream.page(after)
                 seen = await stream.seen_by(interest, page.told)
             except NonchalantError as error:

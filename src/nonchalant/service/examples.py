@@ -11,6 +11,7 @@ from nonchalant.bodies import (
     BumpBody,
     FillBody,
     HolderBody,
+    KeyBody,
     NothingBody,
     ReasonBody,
     ReleaseBody,
@@ -38,6 +39,12 @@ EXAMPLES: Final[Mapping[type[Body], Mapping[str, Any]]] = {
     ReserveBody: {"seconds": 30},
     UsedBody: {"holder": _HOLDER, "hash": HASH_EXAMPLE},
     HolderBody: {"holder": _HOLDER},
+    KeyBody: {
+        "name": "billing",
+        "scopes": ["tx:write", "tx:read"],
+        "lanes": [f"31337:{SENDER_EXAMPLE}"],
+        "expires_at": "2030-01-31T12:00:00Z",
+    },
     NothingBody: {},
     RpcBody: {"jsonrpc": "2.0", "id": 1, "method": "eth_getTransactionCount", "params": [SENDER_EXAMPLE, "latest"]},
 }

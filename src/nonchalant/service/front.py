@@ -14,11 +14,13 @@ from nonchalant.access import Scope
 from nonchalant.asking import Asking
 from nonchalant.bodies import Body
 from nonchalant.config import AccountSettings, Settings
+from nonchalant.keyring import Keyring
 from nonchalant.lane_views import LiveLane
-from nonchalant.model import LaneKey, Market, Recognised, Request, Transaction, TxId
+from nonchalant.model import LaneKey, Market, Millis, Recognised, Request, Transaction, TxId
 from nonchalant.notation import ADDRESS_PATTERN, HASH_EXAMPLE, HASH_PATTERN, MAX_IDEMPOTENCY_KEY, SENDER_EXAMPLE
 from nonchalant.observing.observatory import Observatory
 from nonchalant.ports import LaneSummary, Store
+from nonchalant.service.gate import Gate
 from nonchalant.service.http import JSON, Answer, Call, Streaming
 from nonchalant.service.problems import Busy
 from nonchalant.steering import LaneHandle
@@ -73,11 +75,15 @@ class Node(Protocol):
     @property
     def passage(self) -> Passage: ...
     @property
+    def keyring(self) -> Keyring: ...
+    @property
     def known_lanes(self) -> Mapping[LaneKey, AccountSettings]: ...
     @property
     def stream(self) -> Stream: ...
 
     def new_id(self) -> TxId: ...
+
+    def now(self) -> Millis: ...
 
     async def submit(self, request: Request) -> tuple[Transaction, bool]:
         """The accepted transaction, and whether it is new (False: the idempotency key was known, same request)."""
@@ -104,6 +110,7 @@ class Front:
     """What the calls work with. `closing`: waiting calls answer now; `closes` tells those who do not look."""
 
     node: Node
+    gate: Gate
     most_waiting: int
     most_streams: int
     waiting: int = 0
@@ -153,7 +160,11 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """One call. `path` has its variable parts in braces; `scope` is what its caller must have, None: nothing."""
+    """One call. `path` has its variable parts in braces; `scope` is what its caller must have, None: nothing.
+
+    Where the path names a lane, by `{chain_id}/{address}`, only who may use it gets that far. `audited` is what the
+    audit log calls it: it is written there before it is done, with its body but for the fields `unwritten`.
+    """
 
     method: str
     path: str
@@ -169,3 +180,5 @@ class Route:
     may_be_empty: bool = False  # the body
     answer_headers: Sequence[Parameter] = ()
     problems: Sequence[int] = ()  # statuses, beside those that any call may be answered with
+    audited: str | None = None
+    unwritten: Sequence[str] = ()

@@ -50,6 +50,7 @@ class Call:
     parts: Sequence[str] = ()
     route: str = "none"
     caller: Caller = ANYBODY
+    _read: bytes | None = None  # the body, once it has come
 
     def _query(self) -> list[tuple[str, str]]:
         try:
@@ -114,6 +115,11 @@ class Call:
             pass
 
     async def _timely_body(self) -> bytes:
+        if self._read is None:
+            self._read = await self._coming_body()
+        return self._read
+
+    async def _coming_body(self) -> bytes:
         length = self.header("Content-Length")
         if length is not None and length.isdigit() and int(length[:20]) > MAX_BODY:
             raise TooLarge

@@ -24,7 +24,7 @@ async def list_lanes(front: Front, call: Call) -> Answer:
     call.only(())
     places = {key: place for place, key in enumerate(front.node.known_lanes)}
     lanes = sorted(
-        await front.node.store.lanes(),
+        await front.node.store.lanes(call.caller.within),
         key=lambda lane: (places.get(lane.record.key, len(places)), lane.record.key),
     )
     shown: list[LaneView] = []
@@ -41,11 +41,28 @@ async def get_lane(front: Front, call: Call) -> Answer:
     return Answer(await _lane(front, await find_lane(front, chain_id, address)))
 
 
+def named_lane(path: str, call: Call) -> LaneKey | None:
+    """The lane that the call's path names; None: it names none. One that the caller may not use is not there for him."""
+    if "{chain_id}/{address}" not in path:
+        return None
+    place = [part for part in path.split("/") if part.startswith("{")].index("{chain_id}")
+    chain_id, address = call.parts[place : place + 2]
+    lane = parse_lane(chain_id, address)
+    if not call.caller.may_use(lane):
+        raise _no_such_lane(chain_id, address)
+    return lane
+
+
 async def find_lane(front: Front, chain_id: str, address: str) -> LaneSummary:
+    """Whether the caller may use it was looked at before."""
     summary = await front.node.store.lane(parse_lane(chain_id, address))
     if summary is None:
-        raise NotFound(f"there is no lane of {address} on chain {chain_id}; GET /v1/lanes lists them")
+        raise _no_such_lane(chain_id, address)
     return summary
+
+
+def _no_such_lane(chain_id: str, address: str) -> NotFound:
+    return NotFound(f"there is no lane of {address} on chain {chain_id}; GET /v1/lanes lists them")
 
 
 async def lane_shown(front: Front, key: LaneKey) -> LaneView:

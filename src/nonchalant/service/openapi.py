@@ -33,6 +33,8 @@ TAGS: Final = {
     "lanes": "One account on one chain each: how it stands, and how to steer it.",
     "events": "What happens, as it happens.",
     "rpc": "What unchanged web3 clients talk to.",
+    "keys": "Who may call, and what for.",
+    "audit": "What was done with that.",
     "node": "The node itself.",
 }
 

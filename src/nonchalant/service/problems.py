@@ -9,6 +9,7 @@ from typing import Final
 from nonchalant.errors import (
     BadRequest,
     CommitUnknown,
+    Forbidden,
     KeyReused,
     LaneDraining,
     MayHaveRun,
@@ -31,6 +32,7 @@ from nonchalant.views import Problem
 
 # The first class that fits counts. Anything else is ours to repair: 500.
 STATUS: Final[Mapping[type[NonchalantError], int]] = {
+    Forbidden: 403,
     BadRequest: 400,
     NotFound: 404,
     # Not for repeating: a lane drains until somebody resumes it, and what came too late stays too late.
@@ -61,11 +63,12 @@ class HttpProblem(NonchalantError):
     status = 500
 
 
-class Forbidden(HttpProblem):
-    """This key may not do that; use one that has the scope and the account."""
+class Unauthorized(HttpProblem):
+    """No key that can be used came with this call; send one as `Authorization: Bearer nck_…`, or ask for a new one."""
 
-    code = "forbidden"
-    status = 403
+    # The same for none, a wrong one, one that expired and one that was revoked: nothing can be learnt by trying.
+    code = "unauthorized"
+    status = 401
 
 
 class NoSuchPath(HttpProblem):
@@ -126,6 +129,17 @@ class WrongHost(HttpProblem):
     status = 421
 
 
+class TooManyCalls(HttpProblem):
+    """This key makes more calls than it may; try again when the Retry-After header says."""
+
+    code = "rate_limited"
+    status = 429
+
+    def __init__(self, detail: str = "", seconds: int = 1) -> None:
+        super().__init__(detail)
+        self.seconds = seconds
+
+
 class HeadTooLarge(HttpProblem):
     """The URL and the headers are larger than 64 KiB and the connection is closed; send less in them."""
 
@@ -163,6 +177,10 @@ def describe(error: NonchalantError) -> tuple[Problem, dict[str, str]]:
     headers = {}
     if status in RETRY_AFTER:
         headers["Retry-After"] = str(RETRY_AFTER[status])
+    if isinstance(error, TooManyCalls):
+        headers["Retry-After"] = str(error.seconds)
+    if isinstance(error, Unauthorized):
+        headers["WWW-Authenticate"] = 'Bearer realm="nonchalant"'
     if isinstance(error, WrongMethod):
         headers["Allow"] = ", ".join(error.allowed)
     if isinstance(error, (BodyTooSlow, HeadTooLarge)):

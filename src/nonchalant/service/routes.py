@@ -13,6 +13,7 @@ from nonchalant.bodies import (
     BumpBody,
     FillBody,
     HolderBody,
+    KeyBody,
     NothingBody,
     ReasonBody,
     ReleaseBody,
@@ -22,6 +23,8 @@ from nonchalant.bodies import (
     TransactionBody,
     UsedBody,
 )
+from nonchalant.errors import Forbidden
+from nonchalant.key_views import AuditView, KeysView, KeyView, NewKeyView
 from nonchalant.lane_views import (
     CancellingView,
     FilledView,
@@ -34,10 +37,10 @@ from nonchalant.lane_views import (
     UsedView,
 )
 from nonchalant.notation import BATCH_PATTERN
-from nonchalant.service import events, lanes, steering, transactions
+from nonchalant.service import events, keys, lanes, steering, transactions
 from nonchalant.service.front import ADDRESS, HASH, KEY, TEXT, TEXTS, WHOLE, Front, Parameter, Route
 from nonchalant.service.http import EVENT_STREAM, Answer, Call
-from nonchalant.service.problems import Forbidden, NotReady
+from nonchalant.service.problems import NotReady
 from nonchalant.service.rpc import calls
 from nonchalant.service.rpc.shapes import RpcBody, RpcView
 from nonchalant.views import BatchView, EventsView, TransactionsView, TransactionView
@@ -70,7 +73,7 @@ async def openapi(_front: Front, call: Call) -> Answer:
 
 async def metrics(front: Front, call: Call) -> Answer:
     call.only(())
-    if LanePattern() not in call.caller.lanes:
+    if not call.caller.is_admin and LanePattern() not in call.caller.lanes:
         raise Forbidden("metrics tell of every lane, and this key is not for every lane; ask for one that is")
     page, media_type = await front.node.observatory.page(call.header("Accept") or "")
     return Answer(page, media_type=media_type)
@@ -109,6 +112,13 @@ _TOOLS: Final = (
         200,
     ),
 )
+
+# What the audit log calls a tool, where the path's word does not say it.
+_AUDITED: Final = {
+    "reservations": "reserve",
+    "reservations/{nonce}/used": "reservation.used",
+    "reservations/{nonce}/release": "reservation.release",
+}
 
 _VERBS: Final = (
     (
@@ -246,6 +256,8 @@ ROUTES: Final = (
             answers=answers,
             status=status,
             problems=(404, 409, 429),
+            audited=f"lane.{_AUDITED.get(tool, tool)}",
+            unwritten=("holder",),
         )
         for tool, does, handle, takes, answers, status in _TOOLS
     ),
@@ -276,6 +288,58 @@ ROUTES: Final = (
         ),
         headers=(Parameter("Last-Event-ID", "the position of the last event that was seen; `after` gives way", WHOLE),),
         problems=(404, 410),
+    ),
+    Route(
+        method="GET",
+        path="/v1/keys",
+        does="All keys, newest first; never their secrets.",
+        handle=keys.list_keys,
+        scope=Scope.ADMIN,
+        answers=KeysView,
+        query=[Parameter(name, *_ABOUT_FILTERS[name]) for name in ("cursor", "limit")],
+    ),
+    Route(
+        method="POST",
+        path="/v1/keys",
+        does="Make a key. It is told in this answer, and never again.",
+        handle=keys.create_key,
+        scope=Scope.ADMIN,
+        takes=KeyBody,
+        answers=NewKeyView,
+        status=201,
+        answer_headers=(Parameter("Location", "where it is", TEXT, required=True),),
+    ),
+    Route(
+        method="GET",
+        path="/v1/keys/{id}",
+        does="One key.",
+        handle=keys.get_key,
+        scope=Scope.ADMIN,
+        answers=KeyView,
+        problems=(404,),
+    ),
+    Route(
+        method="POST",
+        path="/v1/keys/{id}/revoke",
+        does="Let nobody in by it any more, on any node.",
+        handle=keys.revoke_key,
+        scope=Scope.ADMIN,
+        takes=NothingBody,
+        may_be_empty=True,
+        answers=KeyView,
+        problems=(404,),
+    ),
+    Route(
+        method="GET",
+        path="/v1/audit",
+        does="The audit log, oldest first, and where it ends.",
+        handle=keys.list_audit,
+        scope=Scope.ADMIN,
+        answers=AuditView,
+        query=(
+            Parameter("after", "the position to go on from", WHOLE),
+            Parameter(*("limit", *_ABOUT_FILTERS["limit"])),
+        ),
     ),
     Route(
         method="GET",

@@ -11,7 +11,7 @@ from typing import Final
 from nonchalant.asking import OWNER_SECONDS
 from nonchalant.errors import BadRequest, NotFound
 from nonchalant.fees import FeeRules
-from nonchalant.model import Transaction, TxId
+from nonchalant.model import Transaction
 from nonchalant.scalars import LARGEST_NUMBER, parse_number
 from nonchalant.service.front import Front
 from nonchalant.service.http import Answer, Call, Gone
@@ -43,6 +43,7 @@ async def post_transaction(front: Front, call: Call) -> Answer:
         tx_id=node.new_id(),
         settings=node.settings,
         lanes=node.known_lanes,
+        caller=call.caller,
         idempotency_key=call.header("Idempotency-Key"),
     )
     tx, created = await node.submit(request)
@@ -60,9 +61,10 @@ async def post_batch(front: Front, call: Call) -> Answer:
         new_id=node.new_id,
         settings=node.settings,
         lanes=node.known_lanes,
-        tenant=call.caller.tenant,
+        caller=call.caller,
         idempotency_key=call.header("Idempotency-Key"),
     )
+    front.gate.charge(call.caller, len(requests) - 1)
     found, created = await node.submit_together(requests)
     batch = found[0].batch
     assert batch is not None
@@ -77,10 +79,9 @@ async def post_batch(front: Front, call: Call) -> Answer:
 
 async def get_transaction(front: Front, call: Call) -> Answer:
     given = call.only(("wait", "after"))
-    (tx_id,) = call.parts
     patience = _seconds(given.get("wait", "0"))
     after = parse_number(given["after"], "after", LARGEST_NUMBER) if "after" in given else None
-    tx = await _find(front, tx_id)
+    tx = await _find(front, call)
     if patience > 0 and not _has_moved(tx, after):
         with front.place_to_wait():
             tx = await _moved(front, call, tx, after, patience)
@@ -88,7 +89,7 @@ async def get_transaction(front: Front, call: Call) -> Answer:
 
 
 async def list_transactions(front: Front, call: Call) -> Answer:
-    wanted = parse_filter(call.only(FILTERS))
+    wanted = replace(parse_filter(call.only(FILTERS)), within=call.caller.within)
     found = await front.node.store.transactions(wanted)
     return Answer(
         TransactionsView(
@@ -100,59 +101,54 @@ async def list_transactions(front: Front, call: Call) -> Answer:
 
 async def get_history(front: Front, call: Call) -> Answer:
     call.only(())
-    (tx_id,) = call.parts
-    events = await front.node.store.history(tx_id)
-    if not events and await front.node.store.transaction(tx_id) is None:
-        raise NotFound(f"there is no transaction {tx_id[:100]!r}")
+    tx = await _find(front, call)
+    events = await front.node.store.history(tx.id)
     return Answer(EventsView(events=[show_event(event) for event in events]))
 
 
 async def cancel_transaction(front: Front, call: Call) -> Answer:
-    tx_id = await _bare(call)
-    return await _wished(front, await front.node.asking.cancel(tx_id, patience=OWNER_SECONDS))
+    parse_nothing(await call.wish())
+    tx = await _find(front, call)
+    return await _wished(front, await front.node.asking.cancel(tx.id, patience=OWNER_SECONDS))
 
 
 async def bump_transaction(front: Front, call: Call) -> Answer:
-    (tx_id,), body = call.parts, await call.wish()
-    fees = parse_bump(body, await _rules_of(front, tx_id))
-    return await _wished(front, await front.node.asking.bump(tx_id, fees, patience=OWNER_SECONDS))
+    body, tx = await call.wish(), await _find(front, call)
+    fees = parse_bump(body, _rules_of(front, tx))
+    return await _wished(front, await front.node.asking.bump(tx.id, fees, patience=OWNER_SECONDS))
 
 
 async def replace_transaction(front: Front, call: Call) -> Answer:
-    (tx_id,), body = call.parts, await call.wish()
-    payload, fees = parse_replacement(body, await _rules_of(front, tx_id))
-    return await _wished(front, await front.node.asking.replace(tx_id, payload, fees, patience=OWNER_SECONDS))
+    body, tx = await call.wish(), await _find(front, call)
+    payload, fees = parse_replacement(body, _rules_of(front, tx))
+    return await _wished(front, await front.node.asking.replace(tx.id, payload, fees, patience=OWNER_SECONDS))
 
 
 async def hold_transaction(front: Front, call: Call) -> Answer:
-    (tx_id,), body = call.parts, await call.wish()
-    return await _wished(front, await front.node.asking.hold(tx_id, parse_reason(body)))
+    reason = parse_reason(await call.wish())
+    tx = await _find(front, call)
+    return await _wished(front, await front.node.asking.hold(tx.id, reason))
 
 
 async def release_transaction(front: Front, call: Call) -> Answer:
-    (tx_id,), body = call.parts, await call.wish()
-    return await _wished(front, await front.node.asking.release(tx_id, parse_release(body)))
-
-
-async def _bare(call: Call) -> TxId:
-    """Whom a wish is about that says nothing else."""
-    parse_nothing(await call.wish())
-    (tx_id,) = call.parts
-    return tx_id
+    mark = parse_release(await call.wish())
+    tx = await _find(front, call)
+    return await _wished(front, await front.node.asking.release(tx.id, mark))
 
 
 async def _wished(front: Front, tx: Transaction) -> Answer:
     return Answer(await _shown(front, tx), 202)
 
 
-async def _rules_of(front: Front, tx_id: TxId) -> FeeRules:
-    tx = await _find(front, tx_id)
+def _rules_of(front: Front, tx: Transaction) -> FeeRules:
     return rules_of(tx.lane, front.node.settings, front.node.known_lanes)
 
 
-async def _find(front: Front, tx_id: TxId) -> Transaction:
+async def _find(front: Front, call: Call) -> Transaction:
+    """The transaction that the path names; `NotFound` also if the caller may not see it."""
+    (tx_id,) = call.parts
     tx = await front.node.store.transaction(tx_id)
-    if tx is None:
+    if tx is None or not call.caller.may_see(tx):
         raise NotFound(f"there is no transaction {tx_id[:100]!r}")
     return tx
 
@@ -172,7 +168,8 @@ async def _moved(front: Front, call: Call, tx: Transaction, after: int | None, p
             await front.node.wait_for_change(tx.id, min(left, LOOK_AGAIN))
             if leaving.done():
                 raise Gone
-            tx = await _find(front, tx.id)
+            await front.gate.recognise(call)  # who was let in may have lost his key since
+            tx = await _find(front, call)
     finally:
         leaving.cancel()
     return tx

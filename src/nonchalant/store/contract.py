@@ -6,6 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
+from nonchalant.access import EVERYTHING, Within
+from nonchalant.audit import Deed, Entry, Head
+from nonchalant.keys import Key, KeyId, KeyRequest, Live, Written
 from nonchalant.model import (
     Attempt,
     Change,
@@ -36,7 +39,7 @@ from nonchalant.ports import (
     Standing,
     Wished,
 )
-from nonchalant.store import accepting, owning, reading, retention, wishing
+from nonchalant.store import accepting, auditing, keeping, owning, reading, retention, wishing
 from nonchalant.store.legible import Legible
 from nonchalant.store.talk import Procedure, ask
 from nonchalant.wishes import Wish
@@ -210,8 +213,36 @@ class SqlStore(ABC):
     async def lane(self, key: LaneKey) -> LaneSummary | None:
         return await self._read(reading.lane(key))
 
-    async def lanes(self) -> Sequence[LaneSummary]:
-        return await self._read(reading.lanes())
+    async def lanes(self, within: Within = EVERYTHING) -> Sequence[LaneSummary]:
+        return await self._read(reading.lanes(within))
 
     async def overview(self, *, limit: int) -> Overview:
         return await self._read(reading.overview(limit))
+
+    # keys, and what people did with their power
+
+    async def add_key(
+        self, written: Written, wanted: KeyRequest, deed: Deed, *, only_first: bool = False
+    ) -> Key | None:
+        return await self._write(keeping.add(written, wanted, deed, only_first=only_first))
+
+    async def revoke_key(self, key_id: KeyId, deed: Deed) -> Key | None:
+        return await self._write(keeping.revoke(key_id, deed))
+
+    async def live_keys(self, ids: Sequence[KeyId]) -> Mapping[KeyId, Live]:
+        return await self._read(keeping.live(ids, self._legible))
+
+    async def key(self, key_id: KeyId) -> Key | None:
+        return await self._read(keeping.one(key_id))
+
+    async def keys(self, *, before: int | None = None, limit: int) -> Sequence[Key]:
+        return await self._read(keeping.listed(before, limit, self._legible))
+
+    async def note(self, deed: Deed) -> int:
+        return await self._write(auditing.note(deed))
+
+    async def audit_after(self, position: int, *, limit: int) -> Sequence[Entry]:
+        return await self._read(auditing.after(position, limit))
+
+    async def audit_head(self) -> Head:
+        return await self._read(auditing.head())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from nonchalant.access import LanePattern, Within
 from nonchalant.errors import Unreadable
 from nonchalant.model import (
     LIVE_STATES,
@@ -60,6 +61,7 @@ def transactions(filter: Filter, legible: Legible) -> Procedure[Sequence[Transac
         "batch": filter.batch,
         "live": filter.live or filter.state in LIVE_STATES or None,
         "ended": filter.state in TERMINAL_STATES or None,
+        **_within(filter.within),
     }
     # What is live is few, unless something else names fewer; SQLite would rather walk everything than sort them.
     names_few = (filter.nonce, filter.hash, filter.idempotency_key, filter.batch)
@@ -170,8 +172,15 @@ def lane(key: LaneKey) -> Procedure[LaneSummary | None]:
     return found[0] if found else None
 
 
-def lanes() -> Procedure[Sequence[LaneSummary]]:
-    return (yield from _summaries({}))
+def lanes(within: Within) -> Procedure[Sequence[LaneSummary]]:
+    may_use = _within(within)["may_use"]
+    return (yield from _summaries({} if may_use is None else {"may_use": may_use}))
+
+
+def _within(within: Within) -> dict[str, str | None]:
+    """As columns; None: nothing is asked for."""
+    everywhere = within.lanes is None or LanePattern() in within.lanes
+    return {"tenant": within.tenant, "may_use": None if everywhere else rows.to_json(within.lanes)}
 
 
 def overview(limit: int) -> Procedure[Overview]:

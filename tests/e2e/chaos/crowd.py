@@ -265,6 +265,7 @@ class Crowd:
 def settings_text(member_port: int, database: int, chain: int, accounts: int, lease: float, folder: Path) -> str:
     return f"""
         store = "postgresql://postgres@127.0.0.1:{database}/postgres?schema={SCHEMA}"
+        auth = "off"
         lease_seconds = {lease}
         listen = "127.0.0.1:{member_port}"
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 
 from nonchalant.access import Scope
 from nonchalant.config import ChainSettings
-from nonchalant.errors import BadRequest
+from nonchalant.errors import BadRequest, Forbidden
 from nonchalant.model import Address, LaneKey
 from nonchalant.service.front import Front
 from nonchalant.service.http import Call
-from nonchalant.service.problems import Forbidden
 from nonchalant.service.rpc.envelope import Question
 
 

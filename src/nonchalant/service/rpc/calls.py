@@ -35,6 +35,7 @@ async def post_rpc(front: Front, call: Call) -> Answer:
     body = await call.json_body()
     try:
         questions, is_batch = envelope.read(body)
+        front.gate.charge(call.caller, len(questions) - 1)
         asked = _ordered(visit, questions, is_batch=is_batch)
     except (RpcError, BadRequest) as problem:
         return Answer(Failure(envelope.NULL, failures.described(problem)))

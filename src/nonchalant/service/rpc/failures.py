@@ -12,6 +12,7 @@ from typing import Final
 from nonchalant.errors import (
     BadRequest,
     CommitUnknown,
+    Forbidden,
     LaneDraining,
     NodeRefused,
     NonchalantError,
@@ -40,6 +41,7 @@ LIMIT: Final = -32005
 
 # The first class that fits counts; anything else is refused.
 _NUMBERS: Final[Mapping[type[NonchalantError], int]] = {
+    Forbidden: REFUSED,
     UnknownAccount: REFUSED,
     BadRequest: BAD_PARAMS,
     NotFound: NOT_FOUND,

@@ -140,7 +140,7 @@ async def _request(asked: Asked) -> Request:
             tx_id=node.new_id(),
             settings=node.settings,
             lanes=node.known_lanes,
-            tenant=caller.tenant,
+            caller=caller,
             idempotency_key=asked.idempotency_key,
         )
     except BadRequest as problem:

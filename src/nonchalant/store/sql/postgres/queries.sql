@@ -5,6 +5,50 @@
 -- moment --
 SELECT nonchalant.millis() AS now;
 
+-- lock_audit --
+-- Where the audit log ends; until the commit nobody else goes on there.
+SELECT position, hash FROM nonchalant.audit_head WHERE one = 1 FOR UPDATE;
+
+-- insert_audit --
+INSERT INTO nonchalant.audit (position, at, actor, name, action, subject, data, previous, hash)
+VALUES (:position, :at, :actor, :name, :action, :subject, :data, :previous, :hash);
+
+-- move_audit_head --
+-- No row: it does not end there.
+UPDATE nonchalant.audit_head SET position = :position, hash = :hash WHERE one = 1 AND hash = :previous;
+
+-- audit_head --
+SELECT position, hash FROM nonchalant.audit_head WHERE one = 1;
+
+-- audit_after --
+-- Entries in their order, a page at a time.
+SELECT * FROM nonchalant.audit WHERE position > :after ORDER BY position LIMIT :limit;
+
+-- insert_key --
+-- No row: it is there already, by a commit whose outcome was not learnt.
+INSERT INTO nonchalant.keys (id, name, digest, tenant, scopes, lanes, rules, created_at, expires_at)
+VALUES (:id, :name, :digest, :tenant, :scopes, :lanes, :rules, :at, :expires_at::BIGINT)
+ON CONFLICT (id) DO NOTHING RETURNING *;
+
+-- some_key --
+SELECT id FROM nonchalant.keys LIMIT 1;
+
+-- live_keys --
+-- Those that can be used now: neither revoked nor expired.
+SELECT * FROM nonchalant.keys
+WHERE id = ANY (:id::TEXT[]) AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > nonchalant.millis());
+
+-- keys --
+-- A listing from the newest down, or the one that is named.
+SELECT * FROM nonchalant.keys WHERE TRUE
+    AND id = :id
+    AND place < :before
+ORDER BY place DESC LIMIT :limit;
+
+-- revoke_key --
+-- No row: it is revoked already, or there is none.
+UPDATE nonchalant.keys SET revoked_at = :at WHERE id = :id AND revoked_at IS NULL RETURNING *;
+
 -- share_keys --
 -- Who accepts and who removes old transactions exclude each other: a key goes from one table to another, and whoever
 -- looks at both in between finds it in neither.
@@ -818,6 +862,8 @@ SELECT * FROM nonchalant.transactions WHERE TRUE
     AND batch = :batch
     AND state IN ('queued', 'signed', 'sent', 'mined') AND :live::BOOLEAN
     AND state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired') AND :ended::BOOLEAN
+    AND tenant = :tenant
+    AND EXISTS (SELECT 1 FROM jsonb_array_elements(:may_use::TEXT::JSONB) AS may WHERE coalesce((may ->> 0)::BIGINT, transactions.chain_id) = transactions.chain_id AND coalesce(may ->> 1, transactions.address) = transactions.address)
     AND place < :before
 ORDER BY place DESC LIMIT :limit;
 
@@ -874,7 +920,7 @@ SELECT last, forgotten FROM nonchalant.numbering, nonchalant.meta;
 SELECT id, tenant FROM nonchalant.transactions WHERE id = ANY (:id::TEXT[]);
 
 -- lanes --
--- All of them, or the one that is named.
+-- All of them, those that a key may use, or the one that is named.
 SELECT
     lanes.*, leases.owner, leases.epoch, leases.expires_at, controls.mode, controls.reason, controls.since,
     nonchalant.millis() AS now
@@ -883,6 +929,7 @@ JOIN nonchalant.leases ON leases.chain_id = lanes.chain_id AND leases.address = 
 LEFT JOIN nonchalant.controls ON controls.chain_id = lanes.chain_id AND controls.address = lanes.address
 WHERE TRUE
     AND lanes.chain_id = :chain_id AND lanes.address = :address
+    AND EXISTS (SELECT 1 FROM jsonb_array_elements(:may_use::TEXT::JSONB) AS may WHERE coalesce((may ->> 0)::BIGINT, lanes.chain_id) = lanes.chain_id AND coalesce(may ->> 1, lanes.address) = lanes.address)
 ORDER BY lanes.chain_id, lanes.address;
 
 -- backlog --

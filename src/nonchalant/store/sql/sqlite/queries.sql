@@ -21,6 +21,50 @@ SELECT 'events', 0 WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 
 -- Positions that were given to what is lost are not given again: somebody may have read them.
 UPDATE sqlite_sequence SET seq = seq + :skipped WHERE name = 'events';
 
+-- lock_audit --
+-- Where the audit log ends; until the commit nobody else goes on there.
+SELECT position, hash FROM audit_head WHERE one = 1;
+
+-- insert_audit --
+INSERT INTO audit (position, at, actor, name, action, subject, data, previous, hash)
+VALUES (:position, :at, :actor, :name, :action, :subject, :data, :previous, :hash);
+
+-- move_audit_head --
+-- No row: it does not end there.
+UPDATE audit_head SET position = :position, hash = :hash WHERE one = 1 AND hash = :previous;
+
+-- audit_head --
+SELECT position, hash FROM audit_head WHERE one = 1;
+
+-- audit_after --
+-- Entries in their order, a page at a time.
+SELECT * FROM audit WHERE position > :after ORDER BY position LIMIT :limit;
+
+-- insert_key --
+-- No row: it is there already, by a commit whose outcome was not learnt.
+INSERT INTO keys (id, name, digest, tenant, scopes, lanes, rules, created_at, expires_at)
+VALUES (:id, :name, :digest, :tenant, :scopes, :lanes, :rules, :at, :expires_at)
+ON CONFLICT (id) DO NOTHING RETURNING *;
+
+-- some_key --
+SELECT id FROM keys LIMIT 1;
+
+-- live_keys --
+-- Those that can be used now: neither revoked nor expired.
+SELECT * FROM keys
+WHERE id = :id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now);
+
+-- keys --
+-- A listing from the newest down, or the one that is named.
+SELECT * FROM keys WHERE TRUE
+    AND id = :id
+    AND place < :before
+ORDER BY place DESC LIMIT :limit;
+
+-- revoke_key --
+-- No row: it is revoked already, or there is none.
+UPDATE keys SET revoked_at = :at WHERE id = :id AND revoked_at IS NULL RETURNING *;
+
 -- declare_lane --
 -- Make the lane exist. A new lane has nothing to reconcile, unless the store itself has lost commits.
 INSERT INTO lanes (chain_id, address) VALUES (:chain_id, :address) ON CONFLICT DO NOTHING;
@@ -575,6 +619,8 @@ WHERE TRUE
     AND batch = :batch
     AND state IN ('queued', 'signed', 'sent', 'mined') AND :live
     AND state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired') AND :ended
+    AND tenant = :tenant
+    AND EXISTS (SELECT 1 FROM json_each(:may_use) AS may WHERE coalesce(may.value ->> 0, transactions.chain_id) = transactions.chain_id AND coalesce(may.value ->> 1, transactions.address) = transactions.address)
     AND place < :before
 ORDER BY place DESC LIMIT :limit;
 
@@ -623,7 +669,7 @@ SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0) AS l
 SELECT id, tenant FROM transactions WHERE id = :id;
 
 -- lanes --
--- All of them, or the one that is named.
+-- All of them, those that a key may use, or the one that is named.
 SELECT
     lanes.*, leases.owner, leases.epoch, leases.expires_at, controls.mode, controls.reason, controls.since, :now AS now
 FROM lanes
@@ -631,6 +677,7 @@ JOIN leases ON leases.chain_id = lanes.chain_id AND leases.address = lanes.addre
 LEFT JOIN controls ON controls.chain_id = lanes.chain_id AND controls.address = lanes.address
 WHERE TRUE
     AND lanes.chain_id = :chain_id AND lanes.address = :address
+    AND EXISTS (SELECT 1 FROM json_each(:may_use) AS may WHERE coalesce(may.value ->> 0, lanes.chain_id) = lanes.chain_id AND coalesce(may.value ->> 1, lanes.address) = lanes.address)
 ORDER BY lanes.chain_id, lanes.address;
 
 -- backlog --

@@ -39,8 +39,12 @@ CREATE INDEX transactions_ended ON nonchalant.transactions (chain_id, address, c
 
 -- keys --
 
+-- What one tenant may see is a small part of all.
+CREATE INDEX transactions_of_a_tenant ON nonchalant.transactions (tenant, place);
+
 CREATE TABLE nonchalant.keys (
-    id         TEXT PRIMARY KEY,
+    place      BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id         TEXT NOT NULL UNIQUE,
     name       TEXT NOT NULL,
     digest     TEXT NOT NULL UNIQUE,            -- of the secret, which nobody keeps
     tenant     TEXT NOT NULL,
@@ -58,7 +62,8 @@ CREATE TABLE nonchalant.keys (
 CREATE TABLE nonchalant.audit (
     position BIGINT PRIMARY KEY CHECK (position >= 1),
     at       BIGINT NOT NULL,
-    actor    TEXT NOT NULL,
+    actor    TEXT NOT NULL,                     -- a key's id, or a word for who acts without one
+    name     TEXT NOT NULL,                     -- what he is called
     action   TEXT NOT NULL,
     subject  TEXT NOT NULL,
     data     TEXT NOT NULL,
@@ -71,6 +76,18 @@ FOR EACH ROW EXECUTE FUNCTION nonchalant.refuse('what was done stays written');
 
 CREATE TRIGGER audit_entries_stay BEFORE DELETE ON nonchalant.audit
 FOR EACH ROW EXECUTE FUNCTION nonchalant.refuse('what was done stays written');
+
+CREATE TRIGGER audit_entries_are_not_truncated BEFORE TRUNCATE ON nonchalant.audit
+FOR EACH STATEMENT EXECUTE FUNCTION nonchalant.refuse('what was done stays written');
+
+-- Where it ends. Whoever writes an entry takes this row first: nodes follow one another.
+CREATE TABLE nonchalant.audit_head (
+    one      BIGINT PRIMARY KEY CHECK (one = 1),
+    position BIGINT NOT NULL,
+    hash     TEXT NOT NULL
+);
+
+INSERT INTO nonchalant.audit_head (one, position, hash) VALUES (1, 0, '0000000000000000000000000000000000000000000000000000000000000000');
 
 -- events --
 

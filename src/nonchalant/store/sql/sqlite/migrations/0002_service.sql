@@ -39,8 +39,12 @@ CREATE INDEX transactions_ended ON transactions (chain_id, address, coalesce(end
 
 -- keys --
 
+-- What one tenant may see is a small part of all.
+CREATE INDEX transactions_of_a_tenant ON transactions (tenant, place);
+
 CREATE TABLE keys (
-    id         TEXT PRIMARY KEY,
+    place      INTEGER PRIMARY KEY AUTOINCREMENT,
+    id         TEXT NOT NULL UNIQUE,
     name       TEXT NOT NULL,
     digest     TEXT NOT NULL UNIQUE,            -- of the secret, which nobody keeps
     tenant     TEXT NOT NULL,
@@ -58,7 +62,8 @@ CREATE TABLE keys (
 CREATE TABLE audit (
     position INTEGER PRIMARY KEY CHECK (position >= 1),
     at       INTEGER NOT NULL,
-    actor    TEXT NOT NULL,
+    actor    TEXT NOT NULL,                     -- a key's id, or a word for who acts without one
+    name     TEXT NOT NULL,                     -- what he is called
     action   TEXT NOT NULL,
     subject  TEXT NOT NULL,
     data     TEXT NOT NULL,
@@ -75,6 +80,15 @@ CREATE TRIGGER audit_entries_stay BEFORE DELETE ON audit
 BEGIN
     SELECT RAISE(ABORT, 'what was done stays written');
 END;
+
+-- Where it ends. Whoever writes an entry takes this row first: nodes follow one another.
+CREATE TABLE audit_head (
+    one      INTEGER PRIMARY KEY CHECK (one = 1),
+    position INTEGER NOT NULL,
+    hash     TEXT NOT NULL
+) STRICT;
+
+INSERT INTO audit_head (one, position, hash) VALUES (1, 0, '0000000000000000000000000000000000000000000000000000000000000000');
 
 -- events --
 

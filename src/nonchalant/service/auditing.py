@@ -1,0 +1,78 @@
+"""What people do with their power is written down before it is done.
+
+What cannot be written is not done. So the log has everything that was ordered; where it did not come about, a second
+entry says so, with the problem's code. An order without one was carried out, or cut off on the way.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import structlog
+
+from nonchalant.audit import Actor, Deed
+from nonchalant.bodies import decode
+from nonchalant.errors import CommitUnknown, NonchalantError, StoreUnavailable
+from nonchalant.service.front import Front, Route
+from nonchalant.service.http import Answer, Call, Streaming
+from nonchalant.service.lanes import find_lane, named_lane
+from nonchalant.service.problems import describe
+
+log = structlog.get_logger()
+
+
+async def carry_out(front: Front, route: Route, call: Call) -> Answer | Streaming:
+    """Have the call handled; one that is audited is written down first."""
+    if route.audited is None:
+        return await route.handle(front, call)
+    deed = Deed(
+        actor=Actor.of(call.caller),
+        action=route.audited,
+        subject=await _subject(front, route, call),
+        data=await _parameters(route, call),
+    )
+    try:
+        position = await front.node.store.note(deed)
+    except CommitUnknown:
+        raise StoreUnavailable("the audit log could not be written, so nothing was done; try again") from None
+    try:
+        return await route.handle(front, call)
+    except Exception as error:  # whatever it is, it is told, and goes on to whoever answers it
+        code = describe(error if isinstance(error, NonchalantError) else NonchalantError())[0].code
+        await _note_failure(front, deed, position, code)
+        raise
+
+
+async def _note_failure(front: Front, deed: Deed, position: int, code: str) -> None:
+    failed = Deed(
+        actor=deed.actor,
+        action=f"{deed.action}.failed",
+        subject=deed.subject,
+        data={"entry": position, "code": code},
+    )
+    try:
+        await front.node.store.note(failed)
+    except NonchalantError as error:
+        log.warning("audit.failure_unwritten", entry=position, code=code, reason=str(error))
+
+
+async def _parameters(route: Route, call: Call) -> dict[str, object]:
+    """What the body says, but for what is secret. One that cannot be understood is refused here: nothing was ordered."""
+    if route.takes is None:
+        return {}
+    body = decode(await call.json_body(may_be_empty=route.may_be_empty), route.takes)
+    given: dict[str, object] = msgspec.to_builtins(body)
+    return {name: value for name, value in given.items() if name not in route.unwritten and value is not None}
+
+
+async def _subject(front: Front, route: Route, call: Call) -> str:
+    """What it is about: the path's variable parts, a lane as one. `NotFound` if there is no such lane."""
+    lane = named_lane(route.path, call)
+    parts = list(call.parts)
+    names = re.findall(r"{(\w+)}", route.path)
+    if lane is not None:
+        await find_lane(front, str(lane.chain_id), lane.address)
+        place = names.index("chain_id")
+        parts[place : place + 2] = [str(lane)]
+    return "/".join(parts)
