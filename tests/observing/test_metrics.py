@@ -118,6 +118,15 @@ async def test_what_waits_is_told_with_its_age(service: Running) -> None:
     assert value(samples, c.ENDPOINT_UP, chain="31337", endpoint="127.0.0.1:1") == 0
 
 
+async def test_what_has_not_happened_yet_is_told_as_zero(service: Running) -> None:
+    samples = parsed(await page(service))
+    assert value(samples, c.SUPERSEDED, chain="31337") == 0
+    assert value(samples, c.ENDED, chain="31337", state="failed") == 0
+    assert value(samples, c.ATTEMPTS, chain="31337", kind="bump") == 0
+    assert value(samples, c.LEASE_CHANGES, change="lost") == 0
+    assert value(samples, c.LANE_RESTARTS, why="unexpected") == 0
+
+
 async def test_what_was_refused_is_told_by_reason(service: Running) -> None:
     body = {"chain_id": 31337, "from": SENDER, "to": OTHER}
     for value_ in (1, 1, 2):

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from nonchalant.model import TERMINAL_STATES, AttemptKind
+
 PREFIX: Final = "nonchalant_"
 OTHER: Final = "other"
 
@@ -263,6 +265,22 @@ _PROCESS: Final = tuple(
 
 OWN: Final = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 CATALOGUE: Final = (*OWN, *_PROCESS)
+
+# What is there before it happens: nobody can tell a first one from a start without the zero before it.
+ZEROS: Final[dict[Metric, tuple[str, ...]]] = {
+    INTAKE_ANSWERS: ("accepted", "repeated", "queue_full"),
+    LANE_RESTARTS: ("expected", "unexpected", "poisoned"),
+    LEASE_CHANGES: ("taken", "refused", "lost", "released"),
+    STORE_ERRORS: ("unavailable", "commit_unknown", "unreadable", "unexpected"),
+}
+# The same for each chain.
+ZEROS_OF_A_CHAIN: Final[dict[Metric, tuple[str, ...]]] = {
+    ACCEPTED: (),
+    REORGED: (),
+    SUPERSEDED: (),
+    ENDED: tuple(sorted(TERMINAL_STATES)),
+    ATTEMPTS: tuple(AttemptKind),
+}
 
 
 def series_of(metric: Metric) -> tuple[str, ...]:

@@ -60,6 +60,7 @@ class Observatory:
     ) -> None:
         """The parts that are asked when somebody looks. `wakes`: how often wake-ups were lost, and if they are heard."""
         self._engine, self._intake, self._store_kind, self._wakes = engine, intake, store_kind, wakes
+        self.tallies.begin(engine.followers)
 
     @property
     def node(self) -> str:

@@ -19,7 +19,7 @@ from prometheus_client.metrics_core import (
     Metric as Family,
 )
 
-from nonchalant.observing.catalogue import OTHER, OWN, Kind, Metric
+from nonchalant.observing.catalogue import OTHER, OWN, ZEROS, ZEROS_OF_A_CHAIN, Kind, Metric
 
 Labels = tuple[str, ...]
 Readings = dict[Metric, dict[Labels, float]]
@@ -64,6 +64,16 @@ class Tallies:
         for metric in metrics:
             if not metric.labels and metric.kind is Kind.COUNTER:
                 self._counts[metric][()] = 0.0
+
+    def begin(self, chains: Iterable[int]) -> None:
+        """Have the zeros of what may happen on these chains."""
+        for metric, values in ZEROS.items():
+            for value in values:
+                self.count(metric, value, by=0)
+        for chain in map(str, chains):
+            for metric, values in ZEROS_OF_A_CHAIN.items():
+                for value in values or ("",):
+                    self.count(metric, *filter(None, (chain, value)), by=0)
 
     def count(self, metric: Metric, *labels: str, by: float = 1) -> None:
         series = self._counts[metric]
