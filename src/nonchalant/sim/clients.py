@@ -19,7 +19,7 @@ from nonchalant.errors import (
     WishPending,
     WishRefused,
 )
-from nonchalant.model import LaneKey, Mode, State, Transaction, TxId
+from nonchalant.model import LaneKey, Mode, Transaction, TxId
 from nonchalant.ports import Entropy
 from nonchalant.sim.facts import Facts
 from nonchalant.sim.holders import Holders, Want
@@ -117,11 +117,9 @@ class Clients:
         tx, _ = await life.intake.submit(errand.request(self._entropy.token(), nonce))
         return [tx]
 
-    @staticmethod
-    async def _next_nonce(life: Life, lane: LaneKey) -> int:
+    async def _next_nonce(self, life: Life, lane: LaneKey) -> int:
         """What a client is told that asks how many transactions the account has sent."""
-        found = await life.store.lane(lane)
-        return 0 if found is None else (found.record.next_nonce or 0) + found.states.get(State.QUEUED, 0)
+        return (await life.store.numbering(lane)).next_free(self._facts.consumed(lane, final=False))
 
     @staticmethod
     def _keyed(errand: Errand) -> list[Errand]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from nonchalant.desk import Desk
 from nonchalant.engine import Engine
@@ -313,16 +314,17 @@ class Checker:
     def _check_refused_nonce(self, tx: Transaction) -> None:
         """P7: who named a nonce fails for it only if another has that one, or a lower one is still to come."""
         self._obedience.moves[Deed.ASKED_NONCE_REFUSED] += 1
-        sql = "SELECT next_nonce FROM lanes WHERE chain_id = ? AND address = ?"
+        asked, consumed = tx.asked_nonce, self._facts.consumed(tx.lane, final=False)
+        sql = "SELECT next_nonce, settled_below FROM lanes WHERE chain_id = ? AND address = ?"
         [row] = self._facts.rows(sql, *tx.lane)
         # In the same commit, others may have got the numbers that were kept; and its owner may not know yet what ran.
-        asked, recorded = tx.asked_nonce, row["next_nonce"]
-        following = max(recorded or 0, self._facts.consumed(tx.lane, final=False))
-        first = min([following if recorded is None else recorded, *self._given])
-        wrongly_high = asked == first and recorded is not None and "too high" in str(tx.failure)
-        if asked is None or wrongly_high or (asked > following and "too low" in str(tx.failure)):
+        slots = self._facts.rows("SELECT nonce FROM slots WHERE chain_id = ? AND address = ?", *tx.lane)
+        bound = {slot["nonce"] for slot in slots} - set(self._given)
+        lowest = next(nonce for nonce in count(row["settled_below"]) if nonce not in bound)
+        too_low = "too low" in str(tx.failure)
+        if asked is None or (asked > max(row["next_nonce"] or 0, consumed) if too_low else asked == lowest >= consumed):
             self._report(
-                "P7", f"{self._facts.name(tx)} asked for {asked}, {first} was next, and it failed: {tx.failure}"
+                "P7", f"{self._facts.name(tx)} asked for {asked}, {lowest} was next, and it failed: {tx.failure}"
             )
 
     def _check_unestimable(self, tx: Transaction, order: Order) -> None:
