@@ -386,7 +386,6 @@ async def _sign_and_commit(desk: Desk, verdicts: list[Verdict], *, everything: b
         work.bind(attempt.nonce, SlotKind.TRANSACTION, attempt)
         desk.postponed.pop(tx.id, None)
     if attempts:
-        desk.report_foreign(work)
         work.record(replace(work.lane_record, next_nonce=desk.lane.next_after([one.nonce for one in attempts])))
         desk.clear_mark(work, SIGNER_MARK)
     changed = await desk.commit(work)

@@ -27,6 +27,7 @@ from nonchalant.model import (
     Attention,
     BlockRef,
     Control,
+    Executed,
     Hash,
     LaneKey,
     Lease,
@@ -152,6 +153,19 @@ class Reason:
         return self.told is None and self.tries < tries and self.asked_at != head
 
 
+@dataclass(slots=True)
+class ForeignUse:
+    """What is known of final nonces that have no slot here, and of the search for who used them."""
+
+    begins: int = 0  # nonces below were used before this lane was
+    ours: set[int] = field(default_factory=set)  # they had one
+    users: dict[int, Executed | None] = field(default_factory=dict)  # not yet told; None: blocks do not tell
+    search: Search | None = None
+    sought: frozenset[int] = frozenset()  # by that search
+    tries: int = 0
+    look_after: Millis = 0  # in ticks: blocks could not be read
+
+
 @dataclass(slots=True, kw_only=True)
 class Desk:
     lane: Lane
@@ -202,6 +216,7 @@ class Desk:
     rows_moved: Counter[str] = field(default_factory=Counter)  # what was built in vain, how often in a row
     search: Search | None = None  # through final blocks, for what a lost commit did
     proof: Search | None = None  # through final blocks, for who used a nonce of ours
+    foreign: ForeignUse = field(default_factory=ForeignUse)
     prove_after: Millis = 0  # in ticks: they could not be read
     proofs_failed: int = 0  # in a row
     waits: dict[str, tuple[Millis, str]] = field(default_factory=dict)  # by stage: since when, in ticks, and for what
@@ -282,6 +297,9 @@ class Desk:
         for slot in change.slots:
             if slot.settled:
                 self.drop(slot.attempts)
+                self.foreign.ours.add(slot.nonce)
+                # Nonces are consumed in order: what is below is final too, though the account was not asked for that.
+                self.lane.final_count = max(self.lane.final_count, slot.nonce + 1)
         return True
 
     @property
@@ -343,6 +361,11 @@ class Desk:
         self.lookup_due |= bool(lane.lost_slots())
         return told
 
+    @property
+    def awaits_finality(self) -> bool:
+        """Whether nothing of ours is on its way, and the head shows nonces used of which nobody was told yet."""
+        return not self.lane.slots and self.lane.record.settled_below < self.lane.count
+
     async def see_account_at_head(self) -> None:
         """Before a nonce is given out: funds are counted at our head, and nothing of ours shows who else used the key."""
         if self.account_due or self.seen_at != self.head.top or self.rules.shared:
@@ -372,15 +395,6 @@ class Desk:
         """Gas the payload needs on top of our head."""
         top, address = self.head.top, self.key.address
         return await self.eyes.ask(lambda endpoint: endpoint.estimate(address, payload, top))
-
-    def report_foreign(self, work: Work) -> None:
-        """Say so if nonces are used that this lane gave to nobody: somebody else has the key.
-
-        For the commit that moves `next_nonce` past them; after it, nothing shows them any more.
-        """
-        record, count = self.lane.record, self.lane.count
-        if record.next_nonce is not None and count > record.next_nonce and record.quarantined_below is None:
-            work.event("lane.foreign", first_nonce=record.next_nonce, next_nonce=count)
 
     def lasting_wait(self, longest: Millis) -> str | None:
         """What a stage has waited for longer than that; None: none has."""

@@ -491,6 +491,7 @@ class Engine:
             or desk.marked_queued
             or desk.postponed
             or desk.kept_until is not None
+            or desk.awaits_finality
             or desk.inbox
             or desk.answers
         )

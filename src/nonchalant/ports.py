@@ -479,6 +479,9 @@ class Store(Protocol):
     async def has_queued_before(self, tx: Transaction) -> bool:
         """Whether something in its lane that was accepted earlier is still queued and not held."""
 
+    async def bound(self, lane: LaneKey, *, first: int, below: int) -> frozenset[int]:
+        """Those nonces of the range that have a slot, live or final, as far as they are kept."""
+
     async def known_attempts(self, hashes: Sequence[Hash]) -> frozenset[Hash]:
         """Those of the hashes that were signed here."""
 

@@ -48,7 +48,6 @@ async def reserve(desk: Desk, work: Work, wish_id: str, act: Reserve) -> None:
     [nonce] = lane.take(1)
     held = Reservation(act.holder, desk.store_now() + min(act.millis, LONGEST))
     work.slot(Slot(nonce=nonce, kind=SlotKind.RESERVATION, tx_id=None, attempts=(), reservation=held))
-    desk.report_foreign(work)
     work.record(replace(work.lane_record, next_nonce=lane.next_after([nonce])))
     work.reply(wish_id, nonce=nonce, deadline=held.deadline)
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import structlog
 
-from nonchalant import lifecycle, policy, proof
+from nonchalant import foreign, lifecycle, policy, proof
 from nonchalant.desk import Desk, Reason
 from nonchalant.errors import NodeRefused, Unreachable
 from nonchalant.lanes import Work
@@ -52,6 +52,7 @@ async def settle(desk: Desk) -> bool:
     used = [
         slot for slot in desk.lane.lost_slots() if slot.reservation is not None and is_consumed_for_good(desk, slot)
     ]
+    await foreign.look(desk, desk.lane.settled_prefix(slot.nonce for slot in (*final, *used)))
     changed = False
     for part in desk.slot_parts([*final, *used]):
         work = desk.work()
@@ -163,12 +164,13 @@ def _unwanted(slot: Slot, refused: str) -> lifecycle.Cancelled | lifecycle.Expir
 def _raise_bounds(desk: Desk, work: Work, settled: Sequence[Slot]) -> None:
     """Record how far the lane is settled, so that less is watched and nothing is ever signed below."""
     lane, record = desk.lane, desk.lane.record
-    settled_below = lane.settled_prefix(slot.nonce for slot in settled)
+    settled_below = foreign.bounded(desk, lane.settled_prefix(slot.nonce for slot in settled))
     next_nonce = max(lane.next_nonce, settled_below)
     quarantined = record.quarantined_below is not None
     if (settled_below, next_nonce) == (record.settled_below, record.next_nonce):
         return
-    desk.report_foreign(work)
+    if not quarantined:
+        foreign.tell(desk, work, settled_below)
     # While commits may be missing, the height from which to search for them must not move.
     seen = BlockRef(record.seen_block, record.seen_hash or "") if quarantined else desk.head.final
     work.record(
@@ -197,7 +199,7 @@ async def _settle_lost(desk: Desk, lost: list[Slot]) -> bool:
         return False  # there is more to read; the lane's other work has its turn first
     await _ask_why(desk, ((attempts[receipt.hash], receipt) for receipt in evidence.ours))
     executed = {attempts[receipt.hash].nonce: receipt for receipt in evidence.ours}
-    consumers = {foreign.nonce: foreign for foreign in evidence.executed}
+    consumers = {one.nonce: one for one in evidence.executed}
     unread = [slot for slot in lost if any(attempt.hash in evidence.unread for attempt in slot.attempts)]
     changed = False
     if unread:

@@ -30,7 +30,6 @@ async def sync(desk: Desk, work: Work, wish_id: str) -> None:
     desk.assign_due = True
     # While commits may be missing, a nonce that looks free may be one that a lost commit used.
     next_nonce = lane.next_nonce if lane.record.quarantined_below is not None else lane.next_after()
-    desk.report_foreign(work)
     work.record(replace(work.lane_record, next_nonce=next_nonce))
     work.reply(
         wish_id,

@@ -64,7 +64,7 @@ def _is_account_due(desk: Desk) -> bool:
     lane, head = desk.lane, desk.head
     if head.final.number != desk.seen_final:
         # A nonce that somebody used is news again whenever finality moves.
-        desk.account_due |= bool(lane.lost_slots())
+        desk.account_due |= bool(lane.lost_slots()) or desk.awaits_finality
         desk.seen_final = head.final.number
     if desk.account_due or desk.seen_at == head.top:
         return desk.account_due

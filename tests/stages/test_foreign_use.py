@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nonchalant.model import Account, Address, BlockRef, State
+from nonchalant.sim.wire import Effect, SimTx
 from tests.lessons import lesson
 from tests.stages.rig import ALICE, ETHER, GWEI, Rig, staged, unreachable
 
@@ -79,7 +80,100 @@ async def test_a_foreign_transaction_at_the_tail_is_reported_and_stepped_over(ri
     await rig.finalise()
     assert await rig.states([first, second]) == [State.CONFIRMED] * 2
     [event] = await rig.events("lane.foreign")
-    assert event.data == {"first_nonce": 1, "next_nonce": 2}
+    intruder = intruder_of(rig)
+    assert event.data == {"nonce": 1, "hash": intruder.hash, "to": intruder.to, "value": str(intruder.value)}
+
+
+@staged()
+async def test_foreign_use_at_the_tail_is_told_at_finality_and_not_if_a_reorg_takes_it_back(rig: Rig) -> None:
+    first = await rig.submit("first")
+    await rig.reaches(first, State.SENT)
+    await rig.mine()
+    rig.intrude()
+    await rig.mine()
+    second = await rig.submit("second")
+    assert (await rig.reaches(second, State.SENT)).nonce == 2
+    await rig.reorg(1)
+    third = await rig.submit("third")
+    await rig.reaches(third, State.SENT)
+    for _ in range(3 * rig.setting.finality_lag):
+        await rig.mine()
+    assert await rig.states([first, second, third]) == [State.CONFIRMED] * 3
+    assert [event.data for event in await rig.events("lane.foreign")] == []
+
+
+@staged()
+async def test_foreign_use_of_a_lane_with_nothing_to_do_is_told_too_once_it_is_final(rig: Rig) -> None:
+    first = await rig.submit("first")
+    await rig.reaches(first, State.SENT)
+    await rig.mine()
+    await rig.finalise()
+    rig.intrude()
+    await rig.mine()
+    await rig.reaches(await rig.submit("hopeless", effect=Effect.NEVER), State.FAILED)  # the account is looked at
+    await rig.advance(60.0)
+    assert await rig.events("lane.foreign") == []
+    await rig.finalise()
+    [event] = await rig.events("lane.foreign")
+    assert (event.data["nonce"], event.data["hash"]) == (1, intruder_of(rig).hash)
+
+
+@staged()
+async def test_foreign_use_that_the_next_owner_finds_final_is_told_once(rig: Rig) -> None:
+    first = await rig.submit("first")
+    await rig.reaches(first, State.SENT)
+    await rig.mine()
+    rig.intrude()
+    await rig.mine()
+    second = await rig.submit("second")
+    await rig.reaches(second, State.SENT)  # the head's view is recorded: its nonce is behind the intruder's
+    rig.kill(rig.node)
+    await rig.start_node()
+    await rig.advance(15.0)
+    await rig.mine()
+    await rig.finalise()
+    assert await rig.states([first, second]) == [State.CONFIRMED] * 2
+    [event] = await rig.events("lane.foreign")
+    assert (event.data["nonce"], event.data["hash"]) == (1, intruder_of(rig).hash)
+
+
+@pytest.mark.parametrize("question", ["block", "executed"])
+@staged()
+async def test_foreign_use_is_told_without_a_hash_if_blocks_cannot_be_read(rig: Rig, question: str) -> None:
+    first = await rig.submit("first")
+    await rig.reaches(first, State.SENT)
+    rig.tolerate("foreign.unreadable")
+    await rig.mine()
+    rig.intrude()
+    await rig.mine()
+    second = await rig.submit("second")
+    await rig.reaches(second, State.SENT)
+    for voice in rig.endpoints:
+        voice.answer(question, _by_number_only(getattr(voice.endpoint, question)))
+    await rig.mine()
+    await rig.finalise()
+    assert await rig.states([first, second]) == [State.CONFIRMED] * 2  # nobody waits for that
+    await rig.advance(60.0)
+    [event] = await rig.events("lane.foreign")
+    assert event.data == {"nonce": 1, "hash": None, "to": None, "value": None}
+
+
+@staged()
+async def test_what_the_account_did_before_this_lane_began_is_nobodys_foreign_use(rig: Rig) -> None:
+    rig.intrude()
+    await rig.mine()
+    first = await rig.submit("first")
+    assert (await rig.reaches(first, State.SENT)).nonce == 1
+    await rig.mine()
+    await rig.finalise()
+    assert await rig.state(first) is State.CONFIRMED
+    assert await rig.events("lane.foreign") == []
+
+
+def intruder_of(rig: Rig) -> SimTx:
+    """What somebody else with the key executed."""
+    [intruder] = [tx for block in rig.chain.head.down() for tx in block.transactions if tx.hash not in rig._ours]
+    return intruder
 
 
 @staged()

@@ -172,6 +172,9 @@ class SqlStore(ABC):
     async def has_queued_before(self, tx: Transaction) -> bool:
         return await self._read(reading.has_queued_before(tx))
 
+    async def bound(self, lane: LaneKey, *, first: int, below: int) -> frozenset[int]:
+        return await self._read(reading.bound(lane, first, below))
+
     async def known_attempts(self, hashes: Sequence[Hash]) -> frozenset[Hash]:
         return await self._read(reading.known_attempts(hashes))
 

@@ -88,6 +88,11 @@ def has_queued_before(tx: Transaction) -> Procedure[bool]:
     return bool(found)
 
 
+def bound(lane: LaneKey, first: int, below: int) -> Procedure[frozenset[int]]:
+    found = yield from ask("bound_nonces", **lane._asdict(), first=first, below=below)
+    return frozenset(row["nonce"] for row in found)
+
+
 def known_attempts(hashes: Sequence[Hash]) -> Procedure[frozenset[Hash]]:
     found = yield from ask_for_each("known_attempts", [{"hash": hash} for hash in hashes])
     return frozenset(row["hash"] for row in found)

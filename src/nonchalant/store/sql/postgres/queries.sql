@@ -414,6 +414,10 @@ SELECT new.*, nonchalant.millis() FROM unnest(
 ) AS new (hash, chain_id, address, nonce, deed, tx_id)
 ON CONFLICT (hash) DO UPDATE SET tx_id = excluded.tx_id WHERE s.tx_id IS NULL;
 
+-- bound_nonces --
+SELECT nonce FROM nonchalant.slots
+WHERE chain_id = :chain_id AND address = :address AND nonce >= :first AND nonce < :below;
+
 -- known_attempts --
 SELECT hash FROM nonchalant.attempts WHERE hash = ANY (:hash::TEXT[]);
 

@@ -262,6 +262,10 @@ INSERT INTO strangers (hash, chain_id, address, nonce, deed, tx_id, found_at)
 VALUES (:hash, :chain_id, :address, :nonce, :deed, :tx_id, :now)
 ON CONFLICT (hash) DO UPDATE SET tx_id = excluded.tx_id WHERE strangers.tx_id IS NULL;
 
+-- bound_nonces --
+SELECT nonce FROM slots
+WHERE chain_id = :chain_id AND address = :address AND nonce >= :first AND nonce < :below;
+
 -- known_attempts --
 SELECT hash FROM attempts WHERE hash = :hash LIMIT 1;
 
