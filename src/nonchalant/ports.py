@@ -501,6 +501,9 @@ class Store(Protocol):
 
     async def history(self, tx_id: TxId) -> Sequence[Event]: ...
 
+    async def lane_history(self, lane: LaneKey, *, limit: int, before: int | None = None) -> Sequence[Event]:
+        """What the lane told of itself, newest first; `before`: the position to go on from."""
+
     async def events_after(self, position: int, *, limit: int) -> Sequence[Event]: ...
 
     async def last_position(self) -> int:

@@ -190,6 +190,13 @@ class EventsView(msgspec.Struct, frozen=True, kw_only=True):
     events: list[EventView]
 
 
+class LaneEventsView(msgspec.Struct, frozen=True, kw_only=True):
+    """A page, newest first; give `next_cursor` as `cursor` to go on, null: this was the last page."""
+
+    events: list[EventView]
+    next_cursor: CursorText | None
+
+
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An RFC 9457 problem document; `code` is stable, `field` names what to correct, `tx` the transaction it is about.
 

@@ -302,6 +302,7 @@ def parse_filter(given: Mapping[str, str]) -> Filter:
     )
 
 
+PAGE: Final = ("cursor", "limit")
 FILTERS: Final = ("state", "chain_id", "from", "nonce", "hash", "idempotency_key", "batch", "cursor", "limit")
 _NUMBERS: Final = ("chain_id", "nonce", "cursor", "limit")
 

@@ -41,6 +41,19 @@ async def test_a_lane_is_paused_and_resumed_with_a_reason(service: Running) -> N
     assert (status, lane["control"]["mode"]) == (200, "open")
 
 
+async def test_what_a_lane_told_of_itself_is_read_newest_first(service: Running) -> None:
+    for tool in ("pause", "resume", "drain"):
+        await ask(service, tool, {"reason": f"to {tool}"})
+    status, page, _ = await service.get(f"{LANE}/events?limit=2")
+    assert status == 200
+    assert [event["data"]["reason"] for event in page["events"]] == ["to drain", "to resume"]
+    _, rest, _ = await service.get(f"{LANE}/events?cursor={page['next_cursor']}")
+    assert "to pause" in [event["data"].get("reason") for event in rest["events"]]
+    assert rest["next_cursor"] is None
+    assert (await service.get(f"{LANE}/events?limit=0"))[0] == 400
+    assert (await service.get(f"/v1/lanes/31337/{OTHER}/events"))[0] == 404
+
+
 async def test_a_draining_lane_takes_no_requests_but_answers_known_keys(service: Running) -> None:
     _, first, _ = await service.post(BODY, headers={"Idempotency-Key": "k"})
     await ask(service, "drain")

@@ -179,6 +179,21 @@ async def test_events_have_rising_positions_in_the_order_of_their_commits(store:
     assert replace(events[3], position=0) == own[0]
 
 
+async def test_a_lanes_own_events_are_read_newest_first_and_page_by_page(store: Store) -> None:
+    [tx] = await accept(store, "a")
+    lease = await take(store)
+    await assign(store, lease, (tx, 0))
+    own = [Event(kind="lane.filled", lane=LANE, at=n, data={"n": n}) for n in (1, 2)]
+    lost = Event(kind="lane.foreign", lane=LANE, at=3, tx_id="a", data={"n": 3})
+    await store.commit(Change(events=(*own, lost)), lease)
+    await take(store, lane=OTHER_LANE)
+    newest = await store.lane_history(LANE, limit=2)
+    assert [event.data.get("n") for event in newest] == [3, 2]
+    older = await store.lane_history(LANE, limit=9, before=newest[-1].position)
+    assert [event.kind for event in older] == ["lane.filled", "lane.lease"]
+    assert await store.lane_history(LANE, limit=9, before=older[-1].position) == []
+
+
 async def test_events_are_read_on_from_any_position(store: Store) -> None:
     assert await store.last_position() == 0
     await accept(store, "a", "b", "c")

@@ -9,6 +9,9 @@ from nonchalant.cli.client import DEFAULT_URL, Shown
 from nonchalant.cli.options import Account, AsJson, Chain, KeyFile, Url, pick_lane, reach
 from nonchalant.cli.terminal import moment, show_fields, show_json, show_table
 
+# What of a lane's own events stands below it.
+LAST_EVENTS = 5
+
 lane = typer.Typer(
     help="Lanes, one account on one chain each: list, show, watch, and an operator's tools.",
     no_args_is_help=True,
@@ -86,6 +89,17 @@ def show(
             ("attention", _mark(one["attention"])),
         ]
     )
+    told = client.get(f"/v1/lanes/{chain_id}/{account}/events?limit={LAST_EVENTS}")["events"]
+    if told:
+        typer.echo()
+        show_table(
+            ("last events", "", ""),
+            [(moment(event["at"]), event["kind"], _data(event["data"])) for event in told],
+        )
+
+
+def _data(data: Shown) -> str:
+    return ", ".join(f"{name} {value}" for name, value in data.items() if value is not None)
 
 
 def _balance(one: Shown) -> str | None:

@@ -11,7 +11,8 @@ from nonchalant.model import LaneKey
 from nonchalant.ports import LaneSummary
 from nonchalant.service.front import Front
 from nonchalant.service.http import Answer, Call
-from nonchalant.wire import parse_lane
+from nonchalant.views import LaneEventsView, show_event
+from nonchalant.wire import PAGE, parse_lane, parse_page
 
 # A lane is shown without its balance when its chain does not answer by then.
 LANE_PATIENCE: Final = 2.0
@@ -39,6 +40,19 @@ async def get_lane(front: Front, call: Call) -> Answer:
     call.only(())
     chain_id, address = call.parts
     return Answer(await _lane(front, await find_lane(front, chain_id, address)))
+
+
+async def get_lane_events(front: Front, call: Call) -> Answer:
+    before, limit = parse_page(call.only(PAGE), "cursor")
+    chain_id, address = call.parts
+    lane = (await find_lane(front, chain_id, address)).record.key
+    events = await front.node.store.lane_history(lane, limit=limit, before=before)
+    return Answer(
+        LaneEventsView(
+            events=[show_event(event) for event in events],
+            next_cursor=str(events[-1].position) if len(events) == limit else None,
+        )
+    )
 
 
 def named_lane(path: str, call: Call) -> LaneKey | None:

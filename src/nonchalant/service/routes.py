@@ -43,8 +43,8 @@ from nonchalant.service.http import EVENT_STREAM, Answer, Call
 from nonchalant.service.problems import NotReady
 from nonchalant.service.rpc import calls
 from nonchalant.service.rpc.shapes import RpcBody, RpcView
-from nonchalant.views import BatchView, EventsView, TransactionsView, TransactionView
-from nonchalant.wire import FILTERS
+from nonchalant.views import BatchView, EventsView, LaneEventsView, TransactionsView, TransactionView
+from nonchalant.wire import FILTERS, PAGE
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -242,6 +242,16 @@ ROUTES: Final = (
         handle=lanes.get_lane,
         scope=Scope.TX_READ,
         answers=LaneView,
+        problems=(404,),
+    ),
+    Route(
+        method="GET",
+        path="/v1/lanes/{chain_id}/{address}/events",
+        does="What it told of itself (the `lane.` events), newest first.",
+        handle=lanes.get_lane_events,
+        scope=Scope.TX_READ,
+        answers=LaneEventsView,
+        query=[Parameter(name, *_ABOUT_FILTERS[name]) for name in PAGE],
         problems=(404,),
     ),
     *(

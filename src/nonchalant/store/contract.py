@@ -198,6 +198,9 @@ class SqlStore(ABC):
     async def history(self, tx_id: TxId) -> Sequence[Event]:
         return await self._read(reading.history(tx_id, self._legible))
 
+    async def lane_history(self, lane: LaneKey, *, limit: int, before: int | None = None) -> Sequence[Event]:
+        return await self._read(reading.lane_history(lane, before, limit, self._legible))
+
     async def events_after(self, position: int, *, limit: int) -> Sequence[Event]:
         return await self._read(reading.events_after(position, limit, self._legible))
 

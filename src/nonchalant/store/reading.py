@@ -113,6 +113,12 @@ def history(tx_id: TxId, legible: Legible) -> Procedure[Sequence[Event]]:
     return legible.events((yield from ask("history", tx_id=tx_id)))
 
 
+def lane_history(lane: LaneKey, before: int | None, limit: int, legible: Legible) -> Procedure[Sequence[Event]]:
+    yield Number()
+    newest = 2**63 - 1 if before is None else before
+    return legible.events((yield from ask("lane_history", **lane._asdict(), before=newest, limit=limit)))
+
+
 def events_after(position: int, limit: int, legible: Legible) -> Procedure[Sequence[Event]]:
     yield Number()
 

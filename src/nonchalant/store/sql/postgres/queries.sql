@@ -913,6 +913,11 @@ SELECT * FROM nonchalant.attempts WHERE tx_id = ANY (:tx_id::TEXT[]) ORDER BY nu
 -- history --
 SELECT * FROM nonchalant.events WHERE tx_id = :tx_id AND position IS NOT NULL ORDER BY position;
 
+-- lane_history --
+SELECT * FROM nonchalant.events
+WHERE chain_id = :chain_id AND address = :address AND substr(kind, 1, 5) = 'lane.' AND position < :before
+ORDER BY position DESC LIMIT :limit;
+
 -- events_after --
 SELECT * FROM nonchalant.events WHERE position > :position ORDER BY position LIMIT :limit;
 

@@ -662,6 +662,11 @@ SELECT * FROM attempts WHERE tx_id = :tx_id ORDER BY rowid;
 -- history --
 SELECT * FROM events WHERE tx_id = :tx_id ORDER BY position;
 
+-- lane_history --
+SELECT * FROM events
+WHERE chain_id = :chain_id AND address = :address AND substr(kind, 1, 5) = 'lane.' AND position < :before
+ORDER BY position DESC LIMIT :limit;
+
 -- events_after --
 SELECT * FROM events WHERE position > :position ORDER BY position LIMIT :limit;
 

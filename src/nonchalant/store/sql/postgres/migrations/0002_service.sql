@@ -37,6 +37,9 @@ DROP INDEX nonchalant.transactions_ended;
 CREATE INDEX transactions_ended ON nonchalant.transactions (chain_id, address, coalesce(ended_at, updated_at))
     WHERE state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired');
 
+-- What a lane tells of itself, newest first.
+CREATE INDEX events_of_a_lane ON nonchalant.events (chain_id, address, position) WHERE substr(kind, 1, 5) = 'lane.';
+
 -- keys --
 
 -- What one tenant may see is a small part of all.
