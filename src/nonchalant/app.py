@@ -34,6 +34,7 @@ from nonchalant.parts import (
     open_store,
     quotes_of,
     signers_of,
+    tracing_of,
     wakes_of,
 )
 from nonchalant.passage import Passage
@@ -58,6 +59,7 @@ from nonchalant.wire import (
 INTAKE_SECONDS = 3.0
 ENGINE_SECONDS = 10.0
 CONNECTIONS_SECONDS = 1.0
+TRACES_SECONDS = 1.0
 STORE_SECONDS = 3.0
 
 # Blocks above a mined transaction that are named; where finality is deeper, the first ones.
@@ -121,7 +123,8 @@ class Nonchalant:
         logs.hand_over()
         wrap = wrap or Wrap()
         clock, entropy = SystemClock(), SystemEntropy()
-        observatory = Observatory(clock, lease_seconds=settings.lease_seconds)
+        tracing = tracing_of(settings)
+        observatory = Observatory(clock, lease_seconds=settings.lease_seconds, tracing=tracing)
         keys = signers_of(settings)
         accounts = {lane: account for lane, (_, account) in keys.items()}
         adviser = adviser_of(settings, accounts)
@@ -180,6 +183,8 @@ class Nonchalant:
             closing = [one.close() for one in in_turn.from_iterable(endpoints.values())]
             closing += [one.close() for one in quotes.values() if one is not None]
             await leaving.step("connections", asyncio.gather(*closing), seconds=CONNECTIONS_SECONDS)
+            if tracing is not None:
+                await leaving.step("traces", tracing.close(), seconds=TRACES_SECONDS)
             await leaving.step("store", store.close(), seconds=STORE_SECONDS)
             leaving.over()
 
@@ -256,16 +261,16 @@ class Nonchalant:
         return self._clock.now()
 
     async def submit(self, request: Request) -> tuple[Transaction, bool]:
-        began = self._clock.monotonic()
-        accepted = await self._intake.submit(request)
-        self.observatory.accepted_in(self._clock.monotonic() - began)
-        return accepted
+        began, since = self._clock.monotonic(), self._clock.now()
+        tx, is_new = await self._intake.submit(request)
+        self.observatory.submitted([tx] if is_new else [], since, self._clock.monotonic() - began)
+        return tx, is_new
 
     async def submit_together(self, requests: Sequence[Request]) -> tuple[Sequence[Transaction], bool]:
-        began = self._clock.monotonic()
-        accepted = await self._intake.submit_together(requests)
-        self.observatory.accepted_in(self._clock.monotonic() - began)
-        return accepted
+        began, since = self._clock.monotonic(), self._clock.now()
+        transactions, are_new = await self._intake.submit_together(requests)
+        self.observatory.submitted(transactions if are_new else [], since, self._clock.monotonic() - began)
+        return transactions, are_new
 
     async def wait_for_change(self, tx_id: TxId, seconds: float = LOOK_SECONDS) -> None:
         """Return when something happened to the transaction, or after so long."""

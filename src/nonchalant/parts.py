@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from nonchalant import config, signers
 from nonchalant.advice import Adviser, LoneThread, load_hook
@@ -24,6 +25,9 @@ from nonchalant.store.contract import SqlStore
 from nonchalant.store.postgres import PostgresStore
 from nonchalant.store.sqlite import SqliteStore
 from nonchalant.wire import parse_bump, parse_replacement, rules_of
+
+if TYPE_CHECKING:
+    from nonchalant.observing.traces import Tracing
 
 
 def signers_of(settings: Settings) -> dict[LaneKey, tuple[Signer, AccountSettings]]:
@@ -128,6 +132,21 @@ async def open_store(settings: Settings, clock: Clock, entropy: Entropy) -> SqlS
 def has_wake_ups(store: SqlStore) -> bool:
     """Whether what other nodes do is heard at once. On SQLite all nodes are on one machine, and sweep."""
     return not isinstance(store, PostgresStore) or store.wakes is not None
+
+
+def tracing_of(settings: Settings) -> Tracing | None:
+    """Who is told of every transaction's way; None: nobody. `BadSettings` if what it takes is not installed."""
+    if settings.otlp_endpoint is None:
+        return None
+    try:
+        from nonchalant.observing.traces import Tracing
+    except ModuleNotFoundError as missing:
+        if not (missing.name or "").startswith("opentelemetry"):
+            raise
+        raise BadSettings(
+            "otlp_endpoint: traces need more than is installed; run pip install 'nonchalant[otel]', or leave it out"
+        ) from None
+    return Tracing(settings.otlp_endpoint)
 
 
 def kind_of(store: SqlStore) -> str:

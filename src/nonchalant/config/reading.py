@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from nonchalant import installation
 from nonchalant.config.accounts import check_accounts, parse_account
@@ -24,7 +25,17 @@ DEFAULT_FILE: Final = "nonchalant.toml"
 # Scalars at the top, each with the variable that wins over the file.
 VARIABLES: Final = {
     key: f"NONCHALANT_{key.upper()}"
-    for key in ("store", "listen", "auth", "log_format", "lease_seconds", "retention", "attention_hook", "listen_dsn")
+    for key in (
+        "store",
+        "listen",
+        "auth",
+        "log_format",
+        "lease_seconds",
+        "retention",
+        "attention_hook",
+        "listen_dsn",
+        "otlp_endpoint",
+    )
 }
 
 
@@ -67,6 +78,7 @@ def parse_settings(text: str, *, folder: Path, environ: Mapping[str, str], name:
         retention=root.take("retention", days(30, 36_500), 90),
         attention_hook=root.take("attention_hook", _hook, None),
         listen_dsn=root.take("listen_dsn", _postgres, None),
+        otlp_endpoint=root.take("otlp_endpoint", _collector, None),
         chains=root.need("chains", each(parse_chain), "add a [[chains]] table"),
         accounts=root.need("accounts", each(parse_account), "add an [[accounts]] table"),
     )
@@ -87,6 +99,19 @@ def _hook(found: Found) -> str:
     if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", name, re.ASCII):
         raise bad(found.path, 'expected "package.module:function"')
     return name
+
+
+def _collector(found: Found) -> str:
+    """It may carry a password, so no error repeats it."""
+    try:
+        parts = urlsplit(string(found))
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        usable &= not (parts.query or parts.fragment)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise bad(found.path, 'expected where a collector takes OTLP over HTTP, such as "http://127.0.0.1:4318"')
+    return string(found)
 
 
 def _store(found: Found) -> str:

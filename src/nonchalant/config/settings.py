@@ -180,6 +180,7 @@ class Settings:
     retention: int = 90  # days, from a transaction's end
     attention_hook: str | None = None  # "package.module:function"
     listen_dsn: str | None = field(default=None, repr=False)  # past a pooler, for wake-ups
+    otlp_endpoint: str | None = field(default=None, repr=False)  # where traces go; may carry a password
     chains: tuple[ChainSettings, ...]
     accounts: tuple[AccountSettings, ...]
 

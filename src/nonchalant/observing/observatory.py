@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
@@ -11,24 +12,32 @@ from prometheus_client.registry import Collector
 
 from nonchalant.engine import Engine
 from nonchalant.intake import Intake
+from nonchalant.model import Millis, Transaction
 from nonchalant.observing import catalogue as c
 from nonchalant.observing import readings
+from nonchalant.observing.callers import CALLER, parse
 from nonchalant.observing.commits import Counting, Observer
 from nonchalant.observing.tallies import Readings, Tallies
 from nonchalant.observing.vitals import Vitals
 from nonchalant.observing.watched import EndpointHealth, WatchedStore, watch_endpoint, watch_signer
 from nonchalant.ports import Clock, Endpoint, Signer, Store
 
+if TYPE_CHECKING:
+    from nonchalant.observing.traces import Tracing  # which an installation need not have
+
 
 class Observatory:
     """Watches one node. The ports go through it; the engine and the intake are looked at when somebody asks."""
 
-    def __init__(self, clock: Clock, *, lease_seconds: float, observers: Sequence[Observer] = ()) -> None:
+    def __init__(self, clock: Clock, *, lease_seconds: float, tracing: Tracing | None = None) -> None:
         self.tallies = Tallies()
         self.vitals = Vitals(clock, lease_seconds=lease_seconds)
         self.under_way: Callable[[], int] = lambda: 0  # calls; whoever serves them says
         self._clock = clock
-        self._observers = (Counting(self.tallies), *observers)
+        self._tracing = tracing
+        self._observers: list[Observer] = [Counting(self.tallies)]
+        if tracing is not None:
+            self._observers.append(tracing)
         self._endpoints: list[EndpointHealth] = []
         self._engine: Engine | None = None
         self._intake: Intake | None = None
@@ -61,6 +70,8 @@ class Observatory:
         """The parts that are asked when somebody looks. `wakes`: how often wake-ups were lost, and if they are heard."""
         self._engine, self._intake, self._store_kind, self._wakes = engine, intake, store_kind, wakes
         self.tallies.begin(engine.followers)
+        if self._tracing is not None:
+            self._tracing.node = engine.cluster.owner
 
     @property
     def node(self) -> str:
@@ -81,8 +92,17 @@ class Observatory:
         """For intervals."""
         return self._clock.monotonic()
 
-    def accepted_in(self, seconds: float) -> None:
+    def submitted(self, transactions: Sequence[Transaction], since: Millis, seconds: float) -> None:
+        """A caller's request was answered after so long; these of it are new."""
         self.tallies.see(c.STAGE, seconds, "accept")
+        if self._tracing is not None and transactions:
+            self._tracing.submitted(transactions, since, since + round(seconds * 1000))
+
+    def hear_caller(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """What the call that begins now does, it does for this trace."""
+        if self._tracing is not None:
+            found = next((value for name, value in headers if name == b"traceparent"), None)
+            CALLER.set(parse(None if found is None else found.decode("latin-1")))
 
     def called(self, method: str, route: str, status: int, seconds: float | None) -> None:
         """`seconds` None: it waited by its own wish."""

@@ -85,6 +85,7 @@ class Service:
             return
         self.under_way += 1
         bind_contextvars(node=self.observatory.node)  # for every line that this call logs
+        self.observatory.hear_caller(scope["headers"])
         call, began = Call(scope, receive, self.limits.body_seconds), self.observatory.seconds()
         try:
             answer = await self._answer(call)
