@@ -27,10 +27,14 @@ from nonchalant.bodies import (
     ReasonBody,
     ReleaseBody,
     ReplaceBody,
+    ReplayBody,
     ReserveBody,
     ResetBody,
+    RotateBody,
     TransactionBody,
     UsedBody,
+    WebhookBody,
+    WebhookChanges,
 )
 from nonchalant.lane_views import (
     CancellingView,
@@ -71,6 +75,14 @@ from nonchalant.views import (
     ReceiptView,
     TransactionsView,
     TransactionView,
+)
+from nonchalant.webhook_views import (
+    DeliveriesView,
+    DeliveryView,
+    RotatedView,
+    TestedView,
+    WebhooksView,
+    WebhookView,
 )
 
 FOLDER = Path(__file__).parent
@@ -186,14 +198,16 @@ def bodies() -> str:
         FillBody,
         ResetBody,
     ]
-    return _structs([*taken, ReserveBody, UsedBody, HolderBody])
+    taken += [ReserveBody, UsedBody, HolderBody, WebhookBody, WebhookChanges, RotateBody, ReplayBody]
+    return _structs(taken)
 
 
 def answers() -> str:
     shown = [TransactionView, PayloadView, AttemptView, ReceiptView, BlockView, OutcomeView, AttentionView]
     shown += [TransactionsView, BatchView, EventsView, EventView, LanesView, LaneView, ControlView, LaneHealthView]
     shown += [ReservationView, WishView, LeaseView, SyncView, FilledView, ResetView, KeptView, CancellingView]
-    return _structs([*shown, ReservedView, UsedView, ReleasedView, Health, Problem])
+    shown += [ReservedView, UsedView, ReleasedView, WebhooksView, WebhookView, RotatedView, TestedView]
+    return _structs([*shown, DeliveriesView, DeliveryView, Health, Problem])
 
 
 def problems() -> str:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from itertools import chain as in_turn
 from os import PathLike
 
@@ -15,6 +16,8 @@ from nonchalant.asking import OWNER_SECONDS, Asking
 from nonchalant.bodies import fee_fields
 from nonchalant.chain.evm.endpoints import EvmChain
 from nonchalant.config import AccountSettings, Settings
+from nonchalant.courier import Kit
+from nonchalant.couriers import Couriers
 from nonchalant.engine import Engine
 from nonchalant.errors import NonchalantError, NotFound
 from nonchalant.fees import FeeRules
@@ -39,11 +42,13 @@ from nonchalant.parts import (
 )
 from nonchalant.passage import Passage
 from nonchalant.ports import Clock, Endpoint, Entropy, LaneSummary, Signer, Standing, Store
+from nonchalant.postman import Postman
 from nonchalant.steering import LaneHandle
 from nonchalant.store.postgres import PostgresStore
 from nonchalant.stream import Stream
 from nonchalant.system import SystemClock, SystemEntropy
 from nonchalant.waiting_for import MOST_COUNTED, Situation, why
+from nonchalant.webhook_desk import WebhookDesk
 from nonchalant.wire import (
     parse_bump,
     parse_lane,
@@ -58,6 +63,7 @@ from nonchalant.wire import (
 # minute after which orchestrators kill. The engine's has room for a lane that hangs, and for handing the others over.
 INTAKE_SECONDS = 3.0
 ENGINE_SECONDS = 10.0
+WEBHOOKS_SECONDS = 1.0
 CONNECTIONS_SECONDS = 1.0
 TRACES_SECONDS = 1.0
 STORE_SECONDS = 3.0
@@ -94,6 +100,7 @@ class Nonchalant:
         keyring: Keyring,
         bells: Doorbells,
         stream: Stream,
+        webhooks: WebhookDesk,
         accounts: Mapping[LaneKey, AccountSettings],
         clock: Clock,
         entropy: Entropy,
@@ -107,6 +114,7 @@ class Nonchalant:
         self.stream = stream
         self.passage = passage
         self.keyring = keyring
+        self.webhooks = webhooks
         self._intake = intake
         self._bells = bells
         self._clock = clock
@@ -155,6 +163,16 @@ class Nonchalant:
         )
         if isinstance(kept, PostgresStore) and kept.wakes is not None:
             kept.wakes.hear, kept.wakes.hear_free = engine.hear, engine.hear_free
+        # Past what a test puts around the store: webhooks are no part of what becomes of a transaction.
+        kit = Kit(
+            owner=engine.cluster.owner,
+            store=kept,
+            stream=stream,
+            make_post=partial(Postman, settings.webhook_targets),
+            clock=clock,
+            entropy=entropy,
+        )
+        couriers = Couriers(kit, ttl=settings.lease_seconds)
         limits = {lane: account.queue_limit for lane, account in accounts.items()}
         intake = Intake(store, clock, limits=limits, arrived=engine.poke)
         observatory.look_at(engine, intake, store_kind=kind_of(kept), wakes=wakes_of(kept))
@@ -169,17 +187,28 @@ class Nonchalant:
             keyring=Keyring(store, entropy),
             bells=bells,
             stream=stream,
+            webhooks=WebhookDesk(
+                store=kept,
+                clock=clock,
+                entropy=entropy,
+                targets=settings.webhook_targets,
+                make_post=kit.make_post,
+                changed=couriers.poke,
+            ),
             accounts=accounts,
             clock=clock,
             entropy=entropy,
         )
         try:
             await engine.start()
+            couriers.start()
             yield node
         finally:
             leaving = Leaving(clock)
+            webhooks = asyncio.ensure_future(couriers.stop())  # beside the others: receivers take their time
             await leaving.step("intake", intake.close(), seconds=INTAKE_SECONDS)
             await leaving.step("engine", engine.stop(), seconds=ENGINE_SECONDS)
+            await leaving.step("webhooks", webhooks, seconds=WEBHOOKS_SECONDS)
             closing = [one.close() for one in in_turn.from_iterable(endpoints.values())]
             closing += [one.close() for one in quotes.values() if one is not None]
             await leaving.step("connections", asyncio.gather(*closing), seconds=CONNECTIONS_SECONDS)

@@ -169,6 +169,39 @@ class KeyBody(Body, frozen=True, kw_only=True):
     expires_at: Moment | None = None
 
 
+class WebhookBody(Body, frozen=True, kw_only=True):
+    """Where events go, and which. Nothing named: all of them, from now on."""
+
+    url: str
+    kinds: list[str] | None = None
+    lanes: list[str] | None = None
+    tenant: str | None = None
+    description: str | None = None
+    after: Number | None = None
+
+
+class WebhookChanges(Body, frozen=True, kw_only=True):
+    """What is to be another; what is left out stays."""
+
+    url: str | None = None
+    kinds: list[str] | None = None
+    lanes: list[str] | None = None
+    description: str | None = None
+
+
+class RotateBody(Body, frozen=True, kw_only=True):
+    """For how long the old secret goes on signing beside the new one."""
+
+    seconds: float = 86_400.0
+
+
+class ReplayBody(Body, frozen=True, kw_only=True):
+    """From where on to deliver again: after a position, or since a time."""
+
+    after: Number | None = None
+    since: Moment | None = None
+
+
 class NothingBody(Body, frozen=True, kw_only=True):
     """An empty object, or nothing at all."""
 

@@ -109,6 +109,12 @@ class TooManyWishes(NonchalantError):
     code = "too_many_wishes"
 
 
+class TooManyWebhooks(NonchalantError):
+    """There are as many webhooks as there may be; remove one first."""
+
+    code = "too_many_webhooks"
+
+
 class TooLate(NonchalantError):
     """The transaction has gone too far for that; its state says how far."""
 
@@ -171,6 +177,10 @@ class IllegalMove(NonchalantError):
 
 class LeaseLost(NonchalantError):
     """Another node holds this lane now; drop your work and lease again."""
+
+
+class DeliveryLost(NonchalantError):
+    """Another node delivers for this webhook now; drop your work."""
 
 
 class RowMoved(NonchalantError):

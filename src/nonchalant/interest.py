@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from nonchalant.access import EVERY_LANE, Caller, LanePattern
-from nonchalant.errors import BadRequest
 from nonchalant.model import Event, LaneKey, TxId
-from nonchalant.scalars import parse_pattern
 
 KINDS: Final = (
     *("tx.accepted", "tx.signed", "tx.sent", "tx.mined", "tx.depth", "tx.reorged", "tx.confirmed", "tx.reverted"),
@@ -19,8 +17,6 @@ KINDS: Final = (
     *("lane.paused", "lane.resumed", "lane.foreign", "lane.filled", "lane.reset", "lane.attention", "lane.lease"),
 )
 FAMILIES: Final = tuple(dict.fromkeys(kind.partition(".")[0] for kind in KINDS))
-
-MOST_PATTERNS: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,31 +64,3 @@ class Interest:
 
 def _fits(lane: LaneKey, patterns: Iterable[LanePattern]) -> bool:
     return any(pattern.fits(lane) for pattern in patterns)
-
-
-def covers(wider: Iterable[LanePattern], narrower: Iterable[LanePattern]) -> bool:
-    """Whether every lane of the second is one of the first, pattern by pattern."""
-    patterns = tuple(wider)
-    return all(any(_is_within(inner, outer) for outer in patterns) for inner in narrower)
-
-
-def _is_within(inner: LanePattern, outer: LanePattern) -> bool:
-    return all(wide is None or wide == narrow for narrow, wide in zip(inner, outer, strict=True))
-
-
-def parse_kinds(names: Iterable[str], field: str) -> tuple[str, ...]:
-    """Kinds of events or families of them; a name that means nothing is refused, or one would wait for ever."""
-    found = tuple(dict.fromkeys(names))
-    for name in found:
-        if name not in KINDS and name.removesuffix(".*") not in FAMILIES:
-            raise BadRequest(
-                f"expected a kind of event, such as tx.confirmed, or a family, such as tx.*: {name[:50]!r}", field
-            )
-    return found
-
-
-def parse_lanes(texts: Iterable[str], field: str) -> tuple[LanePattern, ...]:
-    found = tuple(dict.fromkeys(parse_pattern(text, field) for text in texts))
-    if len(found) > MOST_PATTERNS:
-        raise BadRequest(f"expected at most {MOST_PATTERNS}", field)
-    return found

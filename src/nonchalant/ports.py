@@ -46,6 +46,7 @@ from nonchalant.model import (
     Wanted,
     Wei,
 )
+from nonchalant.webhooks import Delivery, DeliveryState, Parcel, Webhook
 from nonchalant.wishes import OfTransaction, Wish
 
 
@@ -378,6 +379,92 @@ class Overview:
     live: Mapping[tuple[int, str], int]
     oldest_unmined: Mapping[int, Millis]  # its age; a chain that waits for no block is left out
     lanes: Mapping[tuple[int, str], int]
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookOwner:
+    """Who delivers for a webhook; None: nobody whose time is not over."""
+
+    id: str
+    version: int
+    owner: str | None
+    disabled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Roll:
+    """All webhooks, and how many nodes live to share them."""
+
+    webhooks: Sequence[WebhookOwner]
+    live_nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookWork:
+    """A webhook and what waits for it, in the order of positions."""
+
+    webhook: Webhook
+    pending: Sequence[Delivery]
+    at: Millis  # by the store's clock
+
+
+class WebhookStore(Protocol):
+    """The part of the store that webhooks are kept in. Whoever delivers names itself: `DeliveryLost` if another does."""
+
+    async def add_webhook(self, webhook: Webhook, *, most: int) -> bool:
+        """False: there are as many as there may be."""
+
+    async def webhooks(self) -> Sequence[Webhook]: ...
+
+    async def webhook(self, webhook_id: str) -> Webhook | None: ...
+
+    async def alter_webhook(self, webhook: Webhook) -> None:
+        """Write it anew, all but its position; what waits is tried now. `RowMoved` unless its version is as it was read."""
+
+    async def rewind_webhook(self, webhook_id: str, position: int) -> bool:
+        """Deliver again what comes after the position. False: there is no such webhook."""
+
+    async def remove_webhook(self, webhook_id: str) -> bool: ...
+
+    async def webhook_owners(self) -> Roll: ...
+
+    async def own_webhooks(self, webhook_ids: Sequence[str], owner: str, ttl: float) -> frozenset[str]:
+        """Deliver for these from now on, or go on to; those that are ours."""
+
+    async def release_webhooks(self, owner: str) -> None: ...
+
+    async def load_webhook(self, webhook_id: str, owner: str, *, limit: int) -> WebhookWork: ...
+
+    async def fan_out(self, webhook: Webhook, owner: str, upto: int, parcels: Sequence[Parcel]) -> Sequence[Delivery]:
+        """Make deliveries of the events up to this position; those that did not wait already. `RowMoved` if somebody
+        changed the webhook."""
+
+    async def record_deliveries(
+        self, webhook_id: str, owner: str, tried: Sequence[Delivery], *, disable: str | None = None, hurry: bool = False
+    ) -> None:
+        """Write down what became of them. `disable`: why nothing more is delivered; `hurry`: what waits is tried now."""
+
+    async def deliveries(
+        self,
+        webhook_id: str,
+        *,
+        state: DeliveryState | None = None,
+        position: int | None = None,
+        before: int | None = None,
+        limit: int,
+    ) -> Sequence[Delivery]:
+        """The log, from the newest event down."""
+
+    async def replay_delivery(self, webhook_id: str, position: int) -> bool:
+        """Let it wait once more. False: there is none."""
+
+    async def forget_deliveries(self, *, older_than: Millis, limit: int) -> int:
+        """Remove what ended so long ago from the log; how many."""
+
+    async def position_since(self, since: Millis) -> int | None:
+        """Of the first event of this time or later; None: there is none yet."""
+
+    async def event_range(self) -> EventRange: ...
 
 
 class Store(Protocol):

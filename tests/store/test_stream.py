@@ -2,10 +2,8 @@
 
 import asyncio
 
-import pytest
-
 from nonchalant.access import LanePattern
-from nonchalant.interest import Interest, covers
+from nonchalant.interest import Interest
 from nonchalant.model import Event
 from nonchalant.notify import Notifier
 from nonchalant.ports import EventRange, Store
@@ -94,21 +92,6 @@ async def test_the_tenants_of_a_few_transactions(store: Store) -> None:
     await accept(store, "yours", tenant="you")
     assert await store.tenants(["mine", "yours", "nobody's"]) == {"mine": "me", "yours": "you"}
     assert await store.tenants([]) == {}
-
-
-@pytest.mark.parametrize(
-    ("wider", "narrower", "is_covered"),
-    [
-        ([LanePattern()], [LanePattern(1, "0xa"), LanePattern()], True),
-        ([LanePattern(1)], [LanePattern(1, "0xa")], True),
-        ([LanePattern(1)], [LanePattern(2, "0xa")], False),
-        ([LanePattern(1)], [LanePattern(None, "0xa")], False),
-        ([LanePattern(1), LanePattern(None, "0xa")], [LanePattern(2, "0xa"), LanePattern(1)], True),
-        ([LanePattern(1, "0xa")], [LanePattern(1)], False),
-    ],
-)
-def test_who_may_use_which_lanes(wider: list[LanePattern], narrower: list[LanePattern], is_covered: bool) -> None:
-    assert covers(wider, narrower) is is_covered
 
 
 async def test_what_retention_takes_away_is_known_by_its_last_position(store: SqlStore, clock: ManualClock) -> None:

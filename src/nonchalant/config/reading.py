@@ -19,6 +19,7 @@ from nonchalant.config.settings import Auth, Listen, LogFormat, Settings
 from nonchalant.errors import BadSettings
 from nonchalant.installation import Installation
 from nonchalant.tables import Found, Table, bad, days, each, file_path, one_of, refuse_duplicates, seconds, string
+from nonchalant.targets import Targets
 
 DEFAULT_FILE: Final = "nonchalant.toml"
 
@@ -33,6 +34,7 @@ VARIABLES: Final = {
         "lease_seconds",
         "retention",
         "attention_hook",
+        "webhook_targets",
         "listen_dsn",
         "otlp_endpoint",
     )
@@ -77,6 +79,7 @@ def parse_settings(text: str, *, folder: Path, environ: Mapping[str, str], name:
         lease_seconds=root.take("lease_seconds", seconds(2, 300), 10.0),
         retention=root.take("retention", days(30, 36_500), 90),
         attention_hook=root.take("attention_hook", _hook, None),
+        webhook_targets=root.take("webhook_targets", one_of(Targets), Targets.PUBLIC),
         listen_dsn=root.take("listen_dsn", _postgres, None),
         otlp_endpoint=root.take("otlp_endpoint", _collector, None),
         chains=root.need("chains", each(parse_chain), "add a [[chains]] table"),

@@ -15,6 +15,7 @@ from nonchalant.installation import Installation
 from nonchalant.model import Millis, Speed, Wei
 from nonchalant.policy import DEFAULT_BUMP_AFTER, Blocks
 from nonchalant.secret import Secret
+from nonchalant.targets import Targets
 from nonchalant.windows import Pace
 
 # Whether whoever calls the service must have a key.
@@ -179,6 +180,7 @@ class Settings:
     lease_seconds: float = 10.0
     retention: int = 90  # days, from a transaction's end
     attention_hook: str | None = None  # "package.module:function"
+    webhook_targets: Targets = Targets.PUBLIC
     listen_dsn: str | None = field(default=None, repr=False)  # past a pooler, for wake-ups
     otlp_endpoint: str | None = field(default=None, repr=False)  # where traces go; may carry a password
     chains: tuple[ChainSettings, ...]

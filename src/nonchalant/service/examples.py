@@ -16,10 +16,14 @@ from nonchalant.bodies import (
     ReasonBody,
     ReleaseBody,
     ReplaceBody,
+    ReplayBody,
     ReserveBody,
     ResetBody,
+    RotateBody,
     TransactionBody,
     UsedBody,
+    WebhookBody,
+    WebhookChanges,
 )
 from nonchalant.notation import ADDRESS_EXAMPLE, HASH_EXAMPLE, SENDER_EXAMPLE
 from nonchalant.service.rpc.shapes import RpcBody
@@ -45,6 +49,10 @@ EXAMPLES: Final[Mapping[type[Body], Mapping[str, Any]]] = {
         "lanes": [f"31337:{SENDER_EXAMPLE}"],
         "expires_at": "2030-01-31T12:00:00Z",
     },
+    WebhookBody: {"url": "https://example.com/nonchalant", "kinds": ["tx.confirmed", "tx.reverted"]},
+    WebhookChanges: {"kinds": ["tx.*"]},
+    RotateBody: {"seconds": 86_400},
+    ReplayBody: {"after": 4711},
     NothingBody: {},
     RpcBody: {"jsonrpc": "2.0", "id": 1, "method": "eth_getTransactionCount", "params": [SENDER_EXAMPLE, "latest"]},
 }

@@ -26,6 +26,7 @@ from nonchalant.service.problems import Busy
 from nonchalant.steering import LaneHandle
 from nonchalant.stream import Stream
 from nonchalant.waiting_for import Situation
+from nonchalant.webhook_desk import WebhookDesk
 
 TEXT: Final[Mapping[str, Any]] = {"type": "string"}
 TEXTS: Final[Mapping[str, Any]] = {"type": "array", "items": TEXT, "maxItems": 50}
@@ -80,6 +81,8 @@ class Node(Protocol):
     def known_lanes(self) -> Mapping[LaneKey, AccountSettings]: ...
     @property
     def stream(self) -> Stream: ...
+    @property
+    def webhooks(self) -> WebhookDesk: ...
 
     def new_id(self) -> TxId: ...
 

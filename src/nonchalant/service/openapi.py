@@ -32,6 +32,7 @@ TAGS: Final = {
     "transactions": "What should happen, and what became of it.",
     "lanes": "One account on one chain each: how it stands, and how to steer it.",
     "events": "What happens, as it happens.",
+    "webhooks": "Events that are delivered to a URL, signed.",
     "rpc": "What unchanged web3 clients talk to.",
     "keys": "Who may call, and what for.",
     "audit": "What was done with that.",
@@ -48,6 +49,7 @@ PATH_PARAMETERS: Final[Mapping[str, Parameter]] = {
     "address": Parameter("address", "the account", ADDRESS),
     "nonce": Parameter("nonce", "the nonce", WHOLE),
     "id": Parameter("id", "its id", {**TEXT, "minLength": 1}),
+    "delivery_id": Parameter("delivery_id", "the delivery's id", {**TEXT, "minLength": 1}),
 }
 
 # What comes with a problem, by its status.

@@ -18,10 +18,14 @@ from nonchalant.bodies import (
     ReasonBody,
     ReleaseBody,
     ReplaceBody,
+    ReplayBody,
     ReserveBody,
     ResetBody,
+    RotateBody,
     TransactionBody,
     UsedBody,
+    WebhookBody,
+    WebhookChanges,
 )
 from nonchalant.errors import Forbidden
 from nonchalant.key_views import AuditView, KeysView, KeyView, NewKeyView
@@ -37,13 +41,22 @@ from nonchalant.lane_views import (
     UsedView,
 )
 from nonchalant.notation import BATCH_PATTERN
-from nonchalant.service import events, keys, lanes, steering, transactions
+from nonchalant.service import events, keys, lanes, steering, transactions, webhooks
 from nonchalant.service.front import ADDRESS, HASH, KEY, TEXT, TEXTS, WHOLE, Front, Parameter, Route
 from nonchalant.service.http import EVENT_STREAM, Answer, Call
 from nonchalant.service.problems import NotReady
 from nonchalant.service.rpc import calls
 from nonchalant.service.rpc.shapes import RpcBody, RpcView
 from nonchalant.views import BatchView, EventsView, LaneEventsView, TransactionsView, TransactionView
+from nonchalant.webhook_views import (
+    DeliveriesView,
+    DeliveryView,
+    RotatedView,
+    TestedView,
+    WebhookMadeView,
+    WebhooksView,
+    WebhookView,
+)
 from nonchalant.wire import FILTERS, PAGE
 
 
@@ -148,6 +161,131 @@ _ABOUT_FILTERS: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
 IDEMPOTENCY_KEY: Final = Parameter("Idempotency-Key", "1 to 255 printable ASCII characters", KEY)
 REPLAYED: Final = Parameter(
     "Idempotency-Replayed", "`true`: the key was used before, and nothing is new", {**TEXT, "enum": ["true"]}
+)
+
+_WEBHOOK_VERBS: Final = (
+    ("enable", "Deliver again, from where it stopped.", webhooks.enable_webhook, NothingBody, WebhookView),
+    ("disable", "Deliver nothing more until it is enabled.", webhooks.disable_webhook, ReasonBody, WebhookView),
+    (
+        "rotate",
+        "Make a new secret; the one before it signs too for a while.",
+        webhooks.rotate_webhook,
+        RotateBody,
+        RotatedView,
+    ),
+    (
+        "test",
+        "Send a test event now, and answer what the receiver said.",
+        webhooks.test_webhook,
+        NothingBody,
+        TestedView,
+    ),
+)
+
+_WEBHOOKS: Final = (
+    Route(
+        method="POST",
+        path="/v1/webhooks",
+        does="Have events delivered to a URL. The secret that signs them is in the answer, this once.",
+        handle=webhooks.post_webhook,
+        scope=Scope.ADMIN,
+        takes=WebhookBody,
+        answers=WebhookMadeView,
+        status=201,
+        answer_headers=(Parameter("Location", "where it is", TEXT, required=True),),
+        problems=(409, 410),
+        audited="webhook.create",
+    ),
+    Route(
+        method="GET",
+        path="/v1/webhooks",
+        does="All webhooks.",
+        handle=webhooks.list_webhooks,
+        scope=Scope.ADMIN,
+        answers=WebhooksView,
+    ),
+    Route(
+        method="GET",
+        path="/v1/webhooks/{id}",
+        does="One webhook.",
+        handle=webhooks.get_webhook,
+        scope=Scope.ADMIN,
+        answers=WebhookView,
+        problems=(404,),
+    ),
+    Route(
+        method="PATCH",
+        path="/v1/webhooks/{id}",
+        does="Change where its events go, or which; what waits is tried now.",
+        handle=webhooks.change_webhook,
+        scope=Scope.ADMIN,
+        takes=WebhookChanges,
+        answers=WebhookView,
+        problems=(404,),
+        audited="webhook.change",
+    ),
+    Route(
+        method="DELETE",
+        path="/v1/webhooks/{id}",
+        does="Remove it, with what waits for it and its log.",
+        handle=webhooks.remove_webhook,
+        scope=Scope.ADMIN,
+        answers=WebhookView,
+        problems=(404,),
+        audited="webhook.remove",
+    ),
+    *(
+        Route(
+            method="POST",
+            path=f"/v1/webhooks/{{id}}/{verb}",
+            does=does,
+            handle=handle,
+            scope=Scope.ADMIN,
+            takes=takes,
+            may_be_empty=True,
+            answers=answers,
+            problems=(404,),
+            audited=f"webhook.{verb}",
+        )
+        for verb, does, handle, takes, answers in _WEBHOOK_VERBS
+    ),
+    Route(
+        method="POST",
+        path="/v1/webhooks/{id}/replay",
+        does="Deliver again whatever came after a position, or since a time.",
+        handle=webhooks.replay_webhook,
+        scope=Scope.ADMIN,
+        takes=ReplayBody,
+        answers=WebhookView,
+        problems=(404, 410),
+        audited="webhook.replay",
+    ),
+    Route(
+        method="GET",
+        path="/v1/webhooks/{id}/deliveries",
+        does="What was delivered, what waits and what was given up, newest event first.",
+        handle=webhooks.list_deliveries,
+        scope=Scope.ADMIN,
+        answers=DeliveriesView,
+        query=(
+            Parameter("state", "in this state", {"$ref": "#/components/schemas/DeliveryState"}),
+            Parameter("cursor", *_ABOUT_FILTERS["cursor"]),
+            Parameter("limit", *_ABOUT_FILTERS["limit"]),
+        ),
+        problems=(404,),
+    ),
+    Route(
+        method="POST",
+        path="/v1/webhooks/{id}/deliveries/{delivery_id}/replay",
+        does="Deliver this one again.",
+        handle=webhooks.replay_delivery,
+        scope=Scope.ADMIN,
+        takes=NothingBody,
+        may_be_empty=True,
+        answers=DeliveryView,
+        problems=(404,),
+        audited="webhook.replay_delivery",
+    ),
 )
 
 ROUTES: Final = (
@@ -299,6 +437,7 @@ ROUTES: Final = (
         headers=(Parameter("Last-Event-ID", "the position of the last event that was seen; `after` gives way", WHOLE),),
         problems=(404, 410),
     ),
+    *_WEBHOOKS,
     Route(
         method="GET",
         path="/v1/keys",

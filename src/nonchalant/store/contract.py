@@ -36,12 +36,15 @@ from nonchalant.ports import (
     Numbering,
     Orders,
     Overview,
+    Roll,
     Standing,
+    WebhookWork,
     Wished,
 )
-from nonchalant.store import accepting, auditing, keeping, owning, reading, retention, wishing
+from nonchalant.store import accepting, auditing, hooking, keeping, owning, reading, retention, wishing
 from nonchalant.store.legible import Legible
 from nonchalant.store.talk import Procedure, ask
+from nonchalant.webhooks import Delivery, DeliveryState, Parcel, Webhook
 from nonchalant.wishes import Wish
 
 T = TypeVar("T")
@@ -180,6 +183,69 @@ class SqlStore(ABC):
 
     async def commit(self, change: Change, lease: Lease) -> None:
         await self._write(owning.commit(change, lease))
+
+    # webhooks
+
+    async def add_webhook(self, webhook: Webhook, *, most: int) -> bool:
+        return await self._write(hooking.add(webhook, most))
+
+    async def webhooks(self) -> Sequence[Webhook]:
+        return await self._read(hooking.webhooks())
+
+    async def webhook(self, webhook_id: str) -> Webhook | None:
+        found = await self._read(hooking.webhooks(webhook_id))
+        return found[0] if found else None
+
+    async def alter_webhook(self, webhook: Webhook) -> None:
+        await self._write(hooking.alter(webhook))
+
+    async def rewind_webhook(self, webhook_id: str, position: int) -> bool:
+        return await self._write(hooking.rewind(webhook_id, position))
+
+    async def remove_webhook(self, webhook_id: str) -> bool:
+        return await self._write(hooking.remove(webhook_id))
+
+    async def webhook_owners(self) -> Roll:
+        return await self._read(hooking.owners())
+
+    async def own_webhooks(self, webhook_ids: Sequence[str], owner: str, ttl: float) -> frozenset[str]:
+        return await self._write(hooking.own(webhook_ids, owner, ttl))
+
+    async def release_webhooks(self, owner: str) -> None:
+        await self._write(hooking.release(owner))
+
+    async def load_webhook(self, webhook_id: str, owner: str, *, limit: int) -> WebhookWork:
+        return await self._write(hooking.load(webhook_id, owner, limit))
+
+    async def fan_out(self, webhook: Webhook, owner: str, upto: int, parcels: Sequence[Parcel]) -> Sequence[Delivery]:
+        return await self._write(hooking.fan_out(webhook, owner, upto, parcels))
+
+    async def record_deliveries(
+        self, webhook_id: str, owner: str, tried: Sequence[Delivery], *, disable: str | None = None, hurry: bool = False
+    ) -> None:
+        await self._write(hooking.record(webhook_id, owner, tried, disable, hurry))
+
+    async def deliveries(
+        self,
+        webhook_id: str,
+        *,
+        state: DeliveryState | None = None,
+        position: int | None = None,
+        before: int | None = None,
+        limit: int,
+    ) -> Sequence[Delivery]:
+        return await self._read(
+            hooking.deliveries(webhook_id, state=state, position=position, before=before, limit=limit)
+        )
+
+    async def replay_delivery(self, webhook_id: str, position: int) -> bool:
+        return await self._write(hooking.replay(webhook_id, position))
+
+    async def forget_deliveries(self, *, older_than: Millis, limit: int) -> int:
+        return await self._write(hooking.forget(older_than, limit))
+
+    async def position_since(self, since: Millis) -> int | None:
+        return await self._read(hooking.position_since(since))
 
     # reading
 

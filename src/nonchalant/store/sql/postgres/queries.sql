@@ -1003,3 +1003,126 @@ FROM unnest(:chain_id::BIGINT[], :address::TEXT[]) AS lane (chain_id, address)
 JOIN nonchalant.slots AS s ON s.chain_id = lane.chain_id AND s.address = lane.address
 WHERE NOT s.settled AND s.holder IS NOT NULL AND s.kind = 'reservation'
 ORDER BY s.chain_id, s.address, s.nonce;
+
+-- insert_webhook --
+-- No row: it is there already, or there are as many as there may be.
+INSERT INTO nonchalant.webhooks (id, tenant, url, secrets, kinds, lanes, description, position, created_at)
+SELECT
+    :id::TEXT, :tenant::TEXT, :url::TEXT, :secrets::TEXT, :kinds::TEXT, :lanes::TEXT, :description::TEXT, :position::BIGINT,
+    nonchalant.millis()
+WHERE (SELECT count(*) FROM nonchalant.webhooks) < :most
+ON CONFLICT DO NOTHING
+RETURNING id;
+
+-- webhooks --
+-- All of them, or the one that is named, with what waits at each.
+SELECT
+    webhooks.*, nonchalant.millis() AS now,
+    (SELECT count(*) FROM nonchalant.deliveries WHERE webhook_id = webhooks.id AND state = 'pending') AS pending,
+    (
+        SELECT min(created_at) FROM nonchalant.deliveries WHERE webhook_id = webhooks.id AND state = 'pending'
+    ) AS waiting_since
+FROM nonchalant.webhooks WHERE TRUE
+    AND id = :id
+ORDER BY created_at, id;
+
+-- update_webhook --
+-- No row: somebody else changed it, or removed it.
+UPDATE nonchalant.webhooks SET
+    url = :url, secrets = :secrets, kinds = :kinds, lanes = :lanes, tenant = :tenant, description = :description,
+    disabled_at = :disabled_at, disabled_why = :disabled_why, version = version + 1
+WHERE id = :id AND version = :version;
+
+-- rewind_webhook --
+UPDATE nonchalant.webhooks SET position = :position, version = version + 1 WHERE id = :id;
+
+-- disable_webhook --
+UPDATE nonchalant.webhooks SET disabled_at = nonchalant.millis(), disabled_why = :why, version = version + 1
+WHERE id = :id AND disabled_at IS NULL;
+
+-- remove_webhook --
+DELETE FROM nonchalant.webhooks WHERE id = :id;
+
+-- webhook_owners --
+-- Who delivers for whom, and how many nodes live to share them.
+SELECT
+    id, version, disabled_at IS NOT NULL AS disabled, CASE WHEN owned_until > nonchalant.millis() THEN owner END AS owner,
+    (SELECT count(*) FROM nonchalant.nodes WHERE expires_at > nonchalant.millis()) AS live_nodes
+FROM nonchalant.webhooks ORDER BY id;
+
+-- own_webhook --
+-- Take one that nobody delivers for, or keep one's own. No row: another node does.
+UPDATE nonchalant.webhooks SET owner = :owner, owned_until = nonchalant.millis() + :ttl
+WHERE id IN (
+    SELECT id FROM nonchalant.webhooks
+    WHERE id = ANY (:id::TEXT[]) AND disabled_at IS NULL AND (owner = :owner OR owned_until <= nonchalant.millis())
+    ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+)
+RETURNING id;
+
+-- release_webhooks --
+UPDATE nonchalant.webhooks SET owner = NULL, owned_until = 0 WHERE owner = :owner;
+
+-- hold_webhook --
+-- The first statement of whoever delivers. No row: another node does.
+SELECT version, position FROM nonchalant.webhooks
+WHERE id = :id AND owner = :owner AND owned_until > nonchalant.millis()
+FOR NO KEY UPDATE;
+
+-- advance_webhook --
+UPDATE nonchalant.webhooks SET position = :position WHERE id = :id;
+
+-- insert_delivery --
+-- No row: it waits already. One that has ended is wanted once more.
+INSERT INTO nonchalant.deliveries (webhook_id, position, stream, kind, body, state, next_at, created_at)
+SELECT :webhook_id::TEXT, told.position, told.stream, told.kind, told.body, 'pending', nonchalant.millis(), nonchalant.millis()
+FROM unnest(:position::BIGINT[], :stream::TEXT[], :kind::TEXT[], :body::TEXT[]) AS told (position, stream, kind, body)
+ON CONFLICT (webhook_id, position) DO UPDATE SET
+    state = 'pending', tries = 0, next_at = excluded.next_at, status = NULL, error = NULL, ended_at = NULL
+WHERE deliveries.state <> 'pending'
+RETURNING *;
+
+-- pending_deliveries --
+SELECT * FROM nonchalant.deliveries WHERE webhook_id = :webhook_id AND state = 'pending' ORDER BY position LIMIT :limit;
+
+-- record_delivery --
+UPDATE nonchalant.deliveries AS d SET
+    state = said.state, tries = said.tries, next_at = said.next_at, status = said.status, error = said.error,
+    ended_at = said.ended_at
+FROM unnest(
+    :position::BIGINT[], :state::TEXT[], :tries::BIGINT[], :next_at::BIGINT[], :status::BIGINT[], :error::TEXT[],
+    :ended_at::BIGINT[]
+) AS said (position, state, tries, next_at, status, error, ended_at)
+WHERE d.webhook_id = :webhook_id AND d.position = said.position AND d.state = 'pending';
+
+-- hurry_deliveries --
+-- What waits for another try has it now.
+UPDATE nonchalant.deliveries SET next_at = nonchalant.millis()
+WHERE webhook_id = :webhook_id AND state = 'pending' AND next_at > nonchalant.millis();
+
+-- deliveries --
+-- A log from the newest down.
+SELECT * FROM nonchalant.deliveries WHERE webhook_id = :webhook_id
+    AND state = :state
+    AND position = :position
+    AND position < :before
+ORDER BY position DESC LIMIT :limit;
+
+-- replay_delivery --
+-- No row: there is none.
+UPDATE nonchalant.deliveries SET
+    state = 'pending', tries = 0, next_at = nonchalant.millis(), status = NULL, error = NULL, ended_at = NULL
+WHERE webhook_id = :webhook_id AND position = :position;
+
+-- touch_webhook --
+-- Whoever delivers reads it anew.
+UPDATE nonchalant.webhooks SET version = version + 1 WHERE id = :id;
+
+-- forget_deliveries --
+DELETE FROM nonchalant.deliveries WHERE (webhook_id, position) IN (
+    SELECT webhook_id, position FROM nonchalant.deliveries WHERE ended_at < :before LIMIT :limit
+);
+
+-- position_since --
+-- The first event of this time or later.
+SELECT position FROM nonchalant.events WHERE at >= :since AND position IS NOT NULL ORDER BY position LIMIT 1;

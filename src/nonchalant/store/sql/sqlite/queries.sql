@@ -747,3 +747,108 @@ SELECT chain_id, address, slots.nonce, slots.deadline, (
 FROM slots INDEXED BY slots_unsettled
 WHERE chain_id = :chain_id AND address = :address AND settled = 0 AND holder IS NOT NULL AND kind = 'reservation'
 ORDER BY nonce;
+
+-- insert_webhook --
+-- No row: it is there already, or there are as many as there may be.
+INSERT INTO webhooks (id, tenant, url, secrets, kinds, lanes, description, position, created_at)
+SELECT :id, :tenant, :url, :secrets, :kinds, :lanes, :description, :position, :now
+WHERE (SELECT count(*) FROM webhooks) < :most
+ON CONFLICT DO NOTHING
+RETURNING id;
+
+-- webhooks --
+-- All of them, or the one that is named, with what waits at each.
+SELECT
+    webhooks.*, :now AS now,
+    (SELECT count(*) FROM deliveries WHERE webhook_id = webhooks.id AND state = 'pending') AS pending,
+    (SELECT min(created_at) FROM deliveries WHERE webhook_id = webhooks.id AND state = 'pending') AS waiting_since
+FROM webhooks WHERE TRUE
+    AND id = :id
+ORDER BY created_at, id;
+
+-- update_webhook --
+-- No row: somebody else changed it, or removed it.
+UPDATE webhooks SET
+    url = :url, secrets = :secrets, kinds = :kinds, lanes = :lanes, tenant = :tenant, description = :description,
+    disabled_at = :disabled_at, disabled_why = :disabled_why, version = version + 1
+WHERE id = :id AND version = :version;
+
+-- rewind_webhook --
+UPDATE webhooks SET position = :position, version = version + 1 WHERE id = :id;
+
+-- disable_webhook --
+UPDATE webhooks SET disabled_at = :now, disabled_why = :why, version = version + 1
+WHERE id = :id AND disabled_at IS NULL;
+
+-- remove_webhook --
+DELETE FROM webhooks WHERE id = :id;
+
+-- webhook_owners --
+-- Who delivers for whom, and how many nodes live to share them.
+SELECT
+    id, version, disabled_at IS NOT NULL AS disabled, CASE WHEN owned_until > :now THEN owner END AS owner,
+    (SELECT count(*) FROM nodes WHERE expires_at > :now) AS live_nodes
+FROM webhooks ORDER BY id;
+
+-- own_webhook --
+-- Take one that nobody delivers for, or keep one's own. No row: another node does.
+UPDATE webhooks SET owner = :owner, owned_until = :now + :ttl
+WHERE id = :id AND disabled_at IS NULL AND (owner = :owner OR owned_until <= :now)
+RETURNING id;
+
+-- release_webhooks --
+UPDATE webhooks SET owner = NULL, owned_until = 0 WHERE owner = :owner;
+
+-- hold_webhook --
+-- The first statement of whoever delivers. No row: another node does.
+SELECT version, position FROM webhooks WHERE id = :id AND owner = :owner AND owned_until > :now;
+
+-- advance_webhook --
+UPDATE webhooks SET position = :position WHERE id = :id;
+
+-- insert_delivery --
+-- No row: it waits already. One that has ended is wanted once more.
+INSERT INTO deliveries (webhook_id, position, stream, kind, body, state, next_at, created_at)
+VALUES (:webhook_id, :position, :stream, :kind, :body, 'pending', :now, :now)
+ON CONFLICT (webhook_id, position) DO UPDATE SET
+    state = 'pending', tries = 0, next_at = excluded.next_at, status = NULL, error = NULL, ended_at = NULL
+WHERE deliveries.state <> 'pending'
+RETURNING *;
+
+-- pending_deliveries --
+SELECT * FROM deliveries WHERE webhook_id = :webhook_id AND state = 'pending' ORDER BY position LIMIT :limit;
+
+-- record_delivery --
+UPDATE deliveries SET
+    state = :state, tries = :tries, next_at = :next_at, status = :status, error = :error, ended_at = :ended_at
+WHERE webhook_id = :webhook_id AND position = :position AND state = 'pending';
+
+-- hurry_deliveries --
+-- What waits for another try has it now.
+UPDATE deliveries SET next_at = :now WHERE webhook_id = :webhook_id AND state = 'pending' AND next_at > :now;
+
+-- deliveries --
+-- A log from the newest down.
+SELECT * FROM deliveries WHERE webhook_id = :webhook_id
+    AND state = :state
+    AND position = :position
+    AND position < :before
+ORDER BY position DESC LIMIT :limit;
+
+-- replay_delivery --
+-- No row: there is none.
+UPDATE deliveries SET state = 'pending', tries = 0, next_at = :now, status = NULL, error = NULL, ended_at = NULL
+WHERE webhook_id = :webhook_id AND position = :position;
+
+-- touch_webhook --
+-- Whoever delivers reads it anew.
+UPDATE webhooks SET version = version + 1 WHERE id = :id;
+
+-- forget_deliveries --
+DELETE FROM deliveries WHERE (webhook_id, position) IN (
+    SELECT webhook_id, position FROM deliveries WHERE ended_at < :before LIMIT :limit
+);
+
+-- position_since --
+-- The first event of this time or later.
+SELECT position FROM events WHERE at >= :since ORDER BY position LIMIT 1;

@@ -108,6 +108,7 @@ CREATE TABLE nonchalant.webhooks (
     lanes        TEXT NOT NULL,                  -- of which lanes
     description  TEXT NOT NULL,
     position     BIGINT NOT NULL,               -- events up to here have their deliveries
+    version      BIGINT NOT NULL DEFAULT 1,     -- rises when somebody changes it: whoever delivers reads it anew
     created_at   BIGINT NOT NULL,
     disabled_at  BIGINT,
     disabled_why TEXT CHECK ((disabled_why IS NULL) = (disabled_at IS NULL)),
@@ -115,23 +116,22 @@ CREATE TABLE nonchalant.webhooks (
     owned_until  BIGINT NOT NULL DEFAULT 0
 );
 
+-- One a webhook and event. What the receiver knows it by is made of both, so it is the same at every try.
 CREATE TABLE nonchalant.deliveries (
-    place      BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    id         TEXT NOT NULL UNIQUE,             -- what the receiver knows it by, at every try
     webhook_id TEXT NOT NULL REFERENCES nonchalant.webhooks ON DELETE CASCADE,
-    stream     TEXT NOT NULL,                    -- what is delivered in order: a transaction, or a lane
     position   BIGINT NOT NULL,
+    stream     TEXT NOT NULL,                    -- what is delivered in order: a transaction, or a lane
     kind       TEXT NOT NULL,
     body       TEXT NOT NULL,
     state      TEXT NOT NULL CHECK (state IN ('pending', 'delivered', 'failed')),
     tries      BIGINT NOT NULL DEFAULT 0,
-    next_at    BIGINT,
-    status     BIGINT,
+    next_at    BIGINT NOT NULL,
+    status     BIGINT,                          -- what the receiver said last; NULL: nothing
     error      TEXT,
     created_at BIGINT NOT NULL,
-    ended_at   BIGINT CHECK ((state = 'pending') = (ended_at IS NULL))
+    ended_at   BIGINT CHECK ((state = 'pending') = (ended_at IS NULL)),
+    PRIMARY KEY (webhook_id, position)
 );
 
-CREATE INDEX deliveries_to_make ON nonchalant.deliveries (webhook_id, stream, place) WHERE state = 'pending';
-CREATE INDEX deliveries_of_a_webhook ON nonchalant.deliveries (webhook_id, place);
+CREATE INDEX deliveries_to_make ON nonchalant.deliveries (webhook_id, position) WHERE state = 'pending';
 CREATE INDEX deliveries_by_age ON nonchalant.deliveries (ended_at) WHERE ended_at IS NOT NULL;

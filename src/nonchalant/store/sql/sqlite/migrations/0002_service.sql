@@ -109,6 +109,7 @@ CREATE TABLE webhooks (
     lanes        TEXT NOT NULL,                  -- of which lanes
     description  TEXT NOT NULL,
     position     INTEGER NOT NULL,               -- events up to here have their deliveries
+    version      INTEGER NOT NULL DEFAULT 1,     -- rises when somebody changes it: whoever delivers reads it anew
     created_at   INTEGER NOT NULL,
     disabled_at  INTEGER,
     disabled_why TEXT CHECK ((disabled_why IS NULL) = (disabled_at IS NULL)),
@@ -116,23 +117,22 @@ CREATE TABLE webhooks (
     owned_until  INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
+-- One a webhook and event. What the receiver knows it by is made of both, so it is the same at every try.
 CREATE TABLE deliveries (
-    place      INTEGER PRIMARY KEY AUTOINCREMENT,
-    id         TEXT NOT NULL UNIQUE,             -- what the receiver knows it by, at every try
     webhook_id TEXT NOT NULL REFERENCES webhooks ON DELETE CASCADE,
-    stream     TEXT NOT NULL,                    -- what is delivered in order: a transaction, or a lane
     position   INTEGER NOT NULL,
+    stream     TEXT NOT NULL,                    -- what is delivered in order: a transaction, or a lane
     kind       TEXT NOT NULL,
     body       TEXT NOT NULL,
     state      TEXT NOT NULL CHECK (state IN ('pending', 'delivered', 'failed')),
     tries      INTEGER NOT NULL DEFAULT 0,
-    next_at    INTEGER,
-    status     INTEGER,
+    next_at    INTEGER NOT NULL,
+    status     INTEGER,                          -- what the receiver said last; NULL: nothing
     error      TEXT,
     created_at INTEGER NOT NULL,
-    ended_at   INTEGER CHECK ((state = 'pending') = (ended_at IS NULL))
+    ended_at   INTEGER CHECK ((state = 'pending') = (ended_at IS NULL)),
+    PRIMARY KEY (webhook_id, position)
 ) STRICT;
 
-CREATE INDEX deliveries_to_make ON deliveries (webhook_id, stream, place) WHERE state = 'pending';
-CREATE INDEX deliveries_of_a_webhook ON deliveries (webhook_id, place);
+CREATE INDEX deliveries_to_make ON deliveries (webhook_id, position) WHERE state = 'pending';
 CREATE INDEX deliveries_by_age ON deliveries (ended_at) WHERE ended_at IS NOT NULL;
