@@ -36,6 +36,9 @@ class NewKeyView(KeyView, frozen=True, kw_only=True):
 
     key: KeyText
 
+    def __repr__(self) -> str:
+        return f"<NewKeyView {self.id}>"  # without the secret
+
 
 class KeysView(msgspec.Struct, frozen=True, kw_only=True):
     keys: list[KeyView]

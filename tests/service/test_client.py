@@ -26,13 +26,23 @@ from nonchalant import (
     UnknownChain,
     WishRefused,
 )
-from nonchalant.client import Ask, BlockingClient, Client, ServiceRefused, ServiceUnreachable
+from nonchalant.access import Scope
+from nonchalant.client import (
+    Ask,
+    BlockingClient,
+    Client,
+    Forbidden,
+    ServiceRefused,
+    ServiceUnreachable,
+    Unauthorized,
+)
 from tests import anvil
 from tests.anvil import Anvil
 from tests.e2e.rig import until
 from tests.ports import free_port
 from tests.service import flaky
 from tests.service.conftest import CHECKSUMMED, OTHER, SENDER, Running
+from tests.service.keyed import hand_out, keyed
 
 ASK: Ask = {"chain_id": 31337, "sender": SENDER, "to": OTHER, "value": 1000}
 KEY = "nck_0123456789abcdef_" + "5ec7e7" * 10 + "5ec7"
@@ -376,11 +386,49 @@ async def test_the_key_goes_with_every_call_and_is_never_shown(
             async with Client(**given) as client:  # type: ignore[arg-type]
                 await client.lanes()
                 assert between.seen[0][2]["Authorization"] == f"Bearer {KEY}"
-                assert KEY not in repr(client) + repr(client._service) + repr(client._service.access)
+                assert KEY not in repr(client) + repr(client._service)
                 between.faults = [(302, "0", "<html>elsewhere</html>")]
                 with pytest.raises(ServiceUnreachable) as caught:
                     await client.lanes()
                 assert KEY not in str(caught.value) + repr(caught.value)
+
+
+async def test_who_may_not_is_told_so_and_an_admin_hands_out_keys(tmp_path: Path) -> None:
+    async with keyed(tmp_path) as service:
+        _, admins = await hand_out(service, Scope.ADMIN)
+        async with Client(service.url) as nobody:
+            with pytest.raises(Unauthorized) as refused:
+                await nobody.lanes()
+            assert (refused.value.status, refused.value.code) == (401, "unauthorized")
+        async with Client(service.url, key=admins.text) as admin:
+            made = await admin.keys.create(
+                name="shop",
+                scopes=[Scope.TX_WRITE, "tx:read"],
+                lanes=[f"31337:{SENDER}"],
+                expires_at="2090-01-01T00:00:00Z",
+            )
+            assert made.key not in repr(made)
+            assert (await admin.keys.get(made.id)).scopes == ["tx:read", "tx:write"]
+            assert made.id in {key.id async for key in admin.keys.list()}
+            async with Client(service.url, key=made.key) as shop:
+                tx = await shop.send(**ASK)
+                with pytest.raises(Forbidden):
+                    await shop.lane(31337, SENDER).pause()
+                async for event in shop.events(after=0):
+                    assert event.tx == tx.id
+                    break
+                assert not (await admin.keys.revoke(made.id)).live
+                with pytest.raises(Unauthorized):
+                    await shop.get(tx)
+            assert [entry.subject async for entry in admin.keys.audit()][-2:] == [made.id, made.id]
+
+        def blocking() -> list[str]:
+            with BlockingClient(service.url, key=admins.text) as client:
+                assert client.keys.get(made.id).name == "shop"
+                assert len(list(client.keys.audit())) > 1
+                return [key.id for key in client.keys.list()]
+
+        assert made.id in await asyncio.to_thread(blocking)
 
 
 def test_what_cannot_be_a_url_or_a_key_is_refused_without_being_repeated(tmp_path: Path) -> None:
@@ -401,7 +449,7 @@ def test_what_cannot_be_a_url_or_a_key_is_refused_without_being_repeated(tmp_pat
             Client(key=key)
         assert "5ec7e7" not in str(caught.value)
     with pytest.raises(BadSettings, match="not both"):
-        Client(key="a", key_file="b")
+        Client(key=KEY, key_file="b")
     readable = tmp_path / "key"
     readable.write_text(KEY)
     readable.chmod(0o644)
@@ -490,6 +538,7 @@ def test_the_blocking_client_has_all_that_the_client_has() -> None:
 
     assert public(nonchalant.client.BlockingClient) == public(nonchalant.client.Client) | {"do"}
     assert public(nonchalant.client.BlockingLane) == public(nonchalant.client.ClientLane)
+    assert public(nonchalant.client.BlockingKeys) == public(nonchalant.client.Keys)
     assert public(nonchalant.client.BlockingReservation) == public(nonchalant.client.Reservation) - {"leave"}
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nonchalant.cli.client import DEFAULT_URL
 from nonchalant.cli.options import AsJson, KeyFile, Store, Url, reach
 from nonchalant.cli.terminal import moment, plain, say, show, show_fields, show_json, show_table
+from nonchalant.reaching import DEFAULT_URL
 
 if TYPE_CHECKING:
     from nonchalant.audit import Broken, Entry, Head

@@ -5,19 +5,15 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import os
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final, Protocol
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
-from nonchalant import keys
-from nonchalant.errors import BadSettings, NonchalantError
+from nonchalant.errors import NonchalantError
 from nonchalant.model import LIVE_STATES
-from nonchalant.secret import read_private
+from nonchalant.reaching import read_url
 
-DEFAULT_URL: Final = "http://127.0.0.1:8645"
 ANSWER_SECONDS: Final = 30.0  # beyond what a call was asked to wait
 LONG_POLL: Final = 10.0
 RETRY_SECONDS: Final = 0.5
@@ -46,16 +42,10 @@ class Client:
     """One service, asked call by call."""
 
     def __init__(self, url: str, key: str | None = None) -> None:
-        try:
-            parts = urlsplit(url)
-            port = parts.port
-        except ValueError:
-            raise BadSettings(f"the service's URL {url!r} cannot be read; it looks like {DEFAULT_URL}") from None
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise BadSettings(f"the service's URL {url!r} must look like {DEFAULT_URL}")
+        parts = read_url(url)
         self.url = url.rstrip("/")
         self._credentials = {} if key is None else {"Authorization": f"Bearer {key}"}
-        self._host, self._port, self._path = parts.hostname, port, parts.path.rstrip("/")
+        self._host, self._port, self._path = parts.hostname or "", parts.port, parts.path.rstrip("/")
         self._connection = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
 
     def get(self, path: str, query: Mapping[str, object] | None = None, *, waits: float = 0.0) -> Shown:
@@ -172,18 +162,6 @@ class Client:
         if status == 401:
             detail = f"{detail.removesuffix('.')}; it is taken from NONCHALANT_KEY, or from a file with --key-file"
         raise Refusal(status, problem, detail, value.get("data"))
-
-
-def find_key(file: Path | None, environ: Mapping[str, str] | None = None) -> str | None:
-    """The API key in the file, which nobody else may read, or in NONCHALANT_KEY; None: none is given."""
-    where = "NONCHALANT_KEY" if file is None else "--key-file"
-    text = (os.environ if environ is None else environ).get(where, "") if file is None else read_private(file, where)
-    if file is None and not text:
-        return None
-    written = keys.read(text.strip())
-    if written is None:
-        raise BadSettings(f"{where}: what is there is no API key; one looks like nck_, 16 and 64 hex digits")
-    return written.text
 
 
 class _Interrupted(ServiceUnreachable):

@@ -13,9 +13,10 @@ from urllib.parse import quote
 import typer
 
 from nonchalant.access import DEFAULT_TENANT, FeeRule, NonceRule, Scope
-from nonchalant.cli.client import DEFAULT_URL, Client, Shown
+from nonchalant.cli.client import Client, Shown
 from nonchalant.cli.options import AsJson, KeyFile, Store, Url, reach
 from nonchalant.cli.terminal import moment, say, show, show_json, show_table
+from nonchalant.reaching import DEFAULT_URL
 
 if TYPE_CHECKING:
     from nonchalant.cli.on_store import OnStore

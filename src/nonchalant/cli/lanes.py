@@ -5,9 +5,10 @@ from __future__ import annotations
 import typer
 
 from nonchalant.amounts import format_wei
-from nonchalant.cli.client import DEFAULT_URL, Shown
+from nonchalant.cli.client import Shown
 from nonchalant.cli.options import Account, AsJson, Chain, KeyFile, Url, pick_lane, reach
 from nonchalant.cli.terminal import moment, show_fields, show_json, show_table
+from nonchalant.reaching import DEFAULT_URL
 
 # What of a lane's own events stands below it.
 LAST_EVENTS = 5

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from nonchalant.amounts import parse_wei
-from nonchalant.cli.client import Client, find_key
+from nonchalant.cli.client import Client
 from nonchalant.model import Speed
+from nonchalant.reaching import find_key
 
 Url = Annotated[
     str, typer.Option("--url", envvar="NONCHALANT_URL", help="Where the service listens.", show_default=True)

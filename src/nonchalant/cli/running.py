@@ -18,11 +18,11 @@ from structlog.contextvars import bind_contextvars
 from nonchalant import devchain, logs
 from nonchalant.app import Nonchalant
 from nonchalant.chain.evm.addresses import checksum
-from nonchalant.cli.client import DEFAULT_URL
 from nonchalant.cli.terminal import say, show
 from nonchalant.config import Listen, Settings, load_settings
 from nonchalant.devchain import Anvil, Home
 from nonchalant.errors import BadSettings
+from nonchalant.reaching import DEFAULT_URL
 from nonchalant.service import server
 from nonchalant.store import migrations
 from nonchalant.store.sqlite import SqliteStore

@@ -10,10 +10,11 @@ from typing import Annotated
 
 import typer
 
-from nonchalant.cli.client import DEFAULT_URL, RETRY_SECONDS, Client, Refusal, ServiceUnreachable, Shown
+from nonchalant.cli.client import RETRY_SECONDS, Client, Refusal, ServiceUnreachable, Shown
 from nonchalant.cli.lanes import in_flight, trouble_of
 from nonchalant.cli.options import Account, AsJson, Chain, KeyFile, Url, pick_lane, reach
 from nonchalant.cli.terminal import plain, say, show, show_fields, show_json, show_table
+from nonchalant.reaching import DEFAULT_URL
 
 # A lane with ten thousand transactions takes a while to cancel.
 LONGEST = 600.0

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from nonchalant.amounts import format_wei
-from nonchalant.cli.client import DEFAULT_URL, Shown
+from nonchalant.cli.client import Shown
 from nonchalant.cli.details import show_details
 from nonchalant.cli.options import (
     Abi,
@@ -41,6 +41,7 @@ from nonchalant.cli.terminal import (
 )
 from nonchalant.cli.watching import watch_until_the_end
 from nonchalant.model import OnSuperseded, State
+from nonchalant.reaching import DEFAULT_URL
 
 # What a live transaction's state does not say.
 MARKS = {"cancel": " cancelling", "expiry": " expiring", "nothing": " giving up"}

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nonchalant.cli.client import DEFAULT_URL, Client, Shown
+from nonchalant.cli.client import Client, Shown
 from nonchalant.cli.options import (
     Abi,
     AsJson,
@@ -28,6 +28,7 @@ from nonchalant.cli.options import (
 from nonchalant.cli.terminal import STATE_STYLES, plain, say, show, show_json
 from nonchalant.cli.watching import watch_until_the_end
 from nonchalant.model import LIVE_STATES, State
+from nonchalant.reaching import DEFAULT_URL
 
 Wait = Annotated[bool, typer.Option("--wait", help="Stay until it has ended.")]
 Timeout = Annotated[float, typer.Option(min=0, help="With --wait: seconds to stay at most.")]

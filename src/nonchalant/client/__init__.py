@@ -8,10 +8,13 @@ What is named here is public; everything else may change. No engine is opened, a
 """
 
 from nonchalant.client.asks import Ask
-from nonchalant.client.blocking import BlockingClient, BlockingLane, BlockingReservation
+from nonchalant.client.blocking import BlockingClient, BlockingKeys, BlockingLane, BlockingReservation
 from nonchalant.client.calling import Client
+from nonchalant.client.keys import KeyAsk, Keys
 from nonchalant.client.lanes import ClientLane, Reservation
-from nonchalant.client.refusals import Forbidden, ServiceRefused, ServiceUnreachable, Unauthorized
+from nonchalant.client.refusals import ServiceRefused, ServiceUnreachable, Unauthorized
+from nonchalant.errors import Forbidden
+from nonchalant.key_views import EntryView, KeyView, NewKeyView
 from nonchalant.lane_views import FilledView, LaneView, ReservedView, ResetView, SyncView
 from nonchalant.views import AttemptView, BatchView, EventView, FeesView, OutcomeView, ReceiptView, TransactionView
 
@@ -20,15 +23,21 @@ __all__ = [
     "AttemptView",
     "BatchView",
     "BlockingClient",
+    "BlockingKeys",
     "BlockingLane",
     "BlockingReservation",
     "Client",
     "ClientLane",
+    "EntryView",
     "EventView",
     "FeesView",
     "FilledView",
     "Forbidden",
+    "KeyAsk",
+    "KeyView",
+    "Keys",
     "LaneView",
+    "NewKeyView",
     "OutcomeView",
     "ReceiptView",
     "Reservation",

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
 
 from nonchalant.client.calling import DEFAULT_RETRIES, DEFAULT_TIMEOUT, Client
+from nonchalant.client.keys import Keys
 from nonchalant.client.lanes import ClientLane, Reservation
 
 P = ParamSpec("P")
@@ -166,6 +167,20 @@ class BlockingLane:
         return f"<BlockingLane {self.chain_id}:{self.address}>"
 
 
+class BlockingKeys:
+    """The keys of a service, as `Keys`."""
+
+    def __init__(self, inner: Keys, loop: Loop) -> None:
+        self.inner = inner
+        self.loop = loop
+
+    create = _blocking(Keys.create)
+    list = _iterating(Keys.list)
+    get = _blocking(Keys.get)
+    revoke = _blocking(Keys.revoke)
+    audit = _iterating(Keys.audit)
+
+
 class BlockingClient:
     """One service, from code that is not asynchronous; as `Client`. Threads may share it, and so may a running event loop,
     which then waits. Use it as `with BlockingClient() as client`, or close it when done."""
@@ -229,6 +244,11 @@ class BlockingClient:
     def do(self, work: Callable[[Client], Coroutine[Any, Any, R]]) -> R:
         """Several calls in one go: what the asynchronous client does with this function."""
         return self.loop.run(work(self.inner))
+
+    @property
+    def keys(self) -> BlockingKeys:
+        """API keys and the audit log, for those who may see them."""
+        return BlockingKeys(self.inner.keys, self.loop)
 
     def lane(self, chain_id: int, address: str) -> BlockingLane:
         """One account on one chain: to look at, to steer, or to reserve its nonces."""

@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, Unpack
 from urllib.parse import quote
 
-from nonchalant.client.access import Access
 from nonchalant.client.asks import Ask, NewPayload, body_of, fees_written
 from nonchalant.client.events import follow
+from nonchalant.client.keys import Keys
 from nonchalant.client.lanes import ClientLane
 from nonchalant.client.refusals import ServiceUnreachable
 from nonchalant.client.service import FIRST_PAUSE, Service
+from nonchalant.errors import BadSettings
 from nonchalant.lane_views import LanesView, LaneView
 from nonchalant.model import HELD_MARK, LIVE_STATES, Fees, Speed, State
+from nonchalant.reaching import DEFAULT_URL, find_key, read_key, read_url
 from nonchalant.system import SystemClock, SystemEntropy
 from nonchalant.views import BatchView, EventsView, EventView, TransactionsView, TransactionView
 
@@ -45,12 +48,21 @@ class Client:
         timeout: float = DEFAULT_TIMEOUT,
         retries: int = DEFAULT_RETRIES,
     ) -> None:
-        access = Access.find(url, key, key_file)
-        self._service = Service(access, timeout=timeout, retries=retries, clock=SystemClock(), entropy=SystemEntropy())
+        if key is not None and key_file is not None:
+            raise BadSettings("give a key or a key_file, not both")
+        if key is None:
+            found = find_key(None if key_file is None else Path(key_file), where="key_file")
+        else:
+            found = read_key(key, "key")
+        where = url or os.environ.get("NONCHALANT_URL") or DEFAULT_URL
+        read_url(where)
+        self._service = Service(
+            where, found, timeout=timeout, retries=retries, clock=SystemClock(), entropy=SystemEntropy()
+        )
 
     @property
     def url(self) -> str:
-        return self._service.access.url
+        return self._service.url
 
     async def close(self) -> None:
         """Give its connections back; a later call opens new ones."""
@@ -208,6 +220,11 @@ class Client:
     async def lanes(self) -> list[LaneView]:
         """Every account on every chain."""
         return (await self._service.get("/v1/lanes", LanesView)).lanes
+
+    @property
+    def keys(self) -> Keys:
+        """API keys and the audit log, for those who may see them."""
+        return Keys(self._service)
 
     def lane(self, chain_id: int, address: str) -> ClientLane:
         """One account on one chain: to look at, to steer, or to reserve its nonces."""

@@ -53,7 +53,7 @@ async def follow(
     reading = Reading(None if after is None else str(after))
     was_there, tried = False, 0
     while True:
-        outcome: Answer | Silence = Silence(f"the service at {service.access.url} ended the stream", heard=False)
+        outcome: Answer | Silence = Silence(f"the service at {service.url} ended the stream", heard=False)
         headers = {"Accept": "text/event-stream"}
         if reading.position is not None:
             headers["Last-Event-ID"] = reading.position

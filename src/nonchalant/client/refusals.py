@@ -10,6 +10,7 @@ import msgspec
 from nonchalant.errors import (
     BadRequest,
     FeeAboveCap,
+    Forbidden,
     KeyReused,
     LaneDraining,
     MayHaveRun,
@@ -60,15 +61,12 @@ class Unauthorized(ServiceRefused):
     """The service wants an API key, and this is none that it knows."""
 
 
-class Forbidden(ServiceRefused):
-    """The API key is good, and may not do that."""
-
-
 _BY_CODE: Final[Mapping[str, type[NonchalantError]]] = {
     kind.code: kind
     for kind in (
         BadRequest,
         FeeAboveCap,
+        Forbidden,
         KeyReused,
         LaneDraining,
         MayHaveRun,
@@ -86,7 +84,6 @@ _BY_CODE: Final[Mapping[str, type[NonchalantError]]] = {
         WishPending,
     )
 }
-_BY_STATUS: Final = {401: Unauthorized, 403: Forbidden}
 
 _decoder = msgspec.json.Decoder(Problem)
 
@@ -111,5 +108,5 @@ def refusal_of(problem: Problem) -> NonchalantError:
         return error
     if problem.status == 409:  # the lane's owner has many reasons, each with its code
         return WishRefused(problem.detail, problem.code, problem.data)
-    refused = _BY_STATUS.get(problem.status, ServiceRefused)
+    refused = Unauthorized if problem.status == 401 else ServiceRefused
     return refused(problem.detail, status=problem.status, code=problem.code, data=problem.data)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from nonchalant.client.access import Access
 from nonchalant.client.refusals import ServiceUnreachable, problem_in, refusal_of
 from nonchalant.errors import NonchalantError
 from nonchalant.ports import Clock, Entropy
@@ -70,8 +69,11 @@ def pause_before_repeating(outcome: Answer | Silence, tried: int, *, is_safe: bo
 class Service:
     """Calls to one service. Opens its connections with the first call, in the event loop that makes it."""
 
-    def __init__(self, access: Access, *, timeout: float, retries: int, clock: Clock, entropy: Entropy) -> None:
-        self.access = access
+    def __init__(
+        self, url: str, key: str | None, *, timeout: float, retries: int, clock: Clock, entropy: Entropy
+    ) -> None:
+        self.url = url.rstrip("/")
+        self._key = key
         self.clock = clock
         self.entropy = entropy
         self.retries = retries
@@ -108,7 +110,7 @@ class Service:
         patience = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=LONGEST_SILENCE)
         try:
             async with self._open().get(
-                self.access.url + path,
+                self.url + path,
                 params=query,
                 headers={**self._headers(), **headers},
                 timeout=patience,
@@ -123,7 +125,7 @@ class Service:
                     for line in lines:
                         yield line.decode(errors="replace").removesuffix("\r")
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            yield Silence(f"cannot reach the service at {self.access.url} ({_reason(error)})", heard=False)
+            yield Silence(f"cannot reach the service at {self.url} ({_reason(error)})", heard=False)
 
     async def close(self) -> None:
         if self._session is not None:
@@ -182,7 +184,7 @@ class Service:
         try:
             async with self._open().request(
                 method,
-                self.access.url + path,
+                self.url + path,
                 params=query,
                 data=body,
                 headers={**self._headers(), **kind, **headers},
@@ -191,9 +193,9 @@ class Service:
             ) as answer:
                 return Answer(answer.status, await answer.read(), _seconds(answer.headers.get("Retry-After")))
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            return Silence(f"cannot reach the service at {self.access.url} ({_reason(error)})", heard=False)
+            return Silence(f"cannot reach the service at {self.url} ({_reason(error)})", heard=False)
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            return Silence(f"the service at {self.access.url} did not answer ({_reason(error)})", heard=True)
+            return Silence(f"the service at {self.url} did not answer ({_reason(error)})", heard=True)
 
     def failure(self, outcome: Answer | Silence, *, heard: bool = False, key: str | None = None) -> NonchalantError:
         if isinstance(outcome, Silence):
@@ -210,11 +212,11 @@ class Service:
             raise self._strange(answer, heard=True, key=key) from None
 
     def _strange(self, answer: Answer, *, heard: bool, key: str | None) -> ServiceUnreachable:
-        what = f"what answers at {self.access.url} is not a Nonchalant that this client understands"
+        what = f"what answers at {self.url} is not a Nonchalant that this client understands"
         return self.unreachable(f"{what} (HTTP status {answer.status})", heard=heard, key=key)
 
     def _headers(self) -> dict[str, str]:
-        return {} if self.access.key is None else {"Authorization": f"Bearer {self.access.key}"}
+        return {} if self._key is None else {"Authorization": f"Bearer {self._key}"}
 
     def _open(self) -> aiohttp.ClientSession:
         """Imported only here: it takes longer than all the rest of the client."""
@@ -225,7 +227,7 @@ class Service:
         return self._session
 
     def __repr__(self) -> str:
-        return f"<Service {self.access.url}>"
+        return f"<Service {self.url}>"
 
 
 def _reason(error: BaseException) -> str:
