@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from nonchalant.access import LanePattern, Scope
 from nonchalant.app import Nonchalant, Wrap
 from nonchalant.config import parse_settings
 from nonchalant.errors import LeaseLost, StoreUnavailable
@@ -19,6 +20,7 @@ from nonchalant.observing import catalogue as c
 from nonchalant.ports import Store
 from tests.anvil import Anvil
 from tests.service.conftest import OTHER, SENDER, SETTINGS, Running, chain, live, running, service
+from tests.service.keyed import a_holder, keyed
 
 __all__ = ["chain", "live", "service"]
 
@@ -151,6 +153,20 @@ async def test_paths_that_callers_invent_make_no_series(service: Running) -> Non
 async def test_a_paused_lane_is_counted(live: Running) -> None:
     await live.call("POST", f"/v1/lanes/31337/{SENDER}/pause", json={"reason": "tea"})
     await until(live, lambda found: value(found, c.LANES, chain="31337", condition="paused") == 1)
+
+
+async def test_with_keys_the_page_needs_one_for_every_lane(tmp_path: Path) -> None:
+    async with keyed(tmp_path) as service:
+        for headers, status in (
+            ({}, 401),
+            (await a_holder(service, Scope.TX_WRITE), 403),
+            (await a_holder(service, Scope.TX_READ, lanes=(LanePattern(31337, SENDER),)), 403),
+            (await a_holder(service, Scope.TX_READ), 200),
+            (await a_holder(service, Scope.ADMIN), 200),
+        ):
+            assert (await service.get("/metrics", headers=headers))[0] == status
+        for probe in ("/livez", "/readyz"):
+            assert (await service.get(probe))[0] == 200
 
 
 class Counted:

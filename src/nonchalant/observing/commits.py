@@ -5,11 +5,12 @@ Everything is read from what is committed anyway. Stages know nothing of it.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Protocol
 
-from nonchalant.model import TERMINAL_STATES, Change, Event, Lease, Millis, Request, Transaction, TxId
+from nonchalant.model import TERMINAL_STATES, Attempt, Change, Event, Lease, Millis, Request, Slot, Transaction, TxId
 from nonchalant.observing import catalogue as c
 from nonchalant.observing.tallies import Tallies
 from nonchalant.ports import Acceptance, Draining, Duplicate, Illegible, KeyTaken, NonceTaken, NoRoom, Overdue, Removed
@@ -34,19 +35,28 @@ class Moments:
 
     def __init__(self, change: Change) -> None:
         self.moved = {tx.id: tx for tx in change.transactions}
-        self._signed = {attempt.tx_id: attempt for attempt in reversed(change.answered)}
-        self._slots = {slot.tx_id: slot for slot in change.slots}
+        self._change = change
 
     def signed_at(self, tx_id: TxId) -> Millis | None:
         """When what a node took was signed; None: it does not tell."""
-        attempt = self._signed.get(tx_id)
+        attempt = self._answered.get(tx_id)
         return None if attempt is None else attempt.signed_at
 
     def sent_at(self, tx_id: TxId) -> Millis | None:
         """When a node first got it; None: nobody recorded that."""
         slot = self._slots.get(tx_id)
         attempts = () if slot is None else slot.attempts
-        return min((attempt.sent_at for attempt in attempts if attempt.sent_at is not None), default=None)
+        return min([attempt.sent_at for attempt in attempts if attempt.sent_at is not None], default=None)
+
+    # Most commits are asked for one of these, or none.
+
+    @cached_property
+    def _answered(self) -> dict[TxId | None, Attempt]:
+        return {attempt.tx_id: attempt for attempt in reversed(self._change.answered)}
+
+    @cached_property
+    def _slots(self) -> dict[TxId | None, Slot]:
+        return {slot.tx_id: slot for slot in self._change.slots}
 
 
 class MinedAt:
@@ -71,6 +81,24 @@ class Counting:
     def __init__(self, tallies: Tallies) -> None:
         self._tallies = tallies
         self._mined = MinedAt()
+        # By kind: most events are of few kinds, and all of them come by here.
+        self._facts: dict[str, Callable[[Event, str], None]] = {
+            "attempt.refused": self._refused,
+            "tx.reorged": lambda _, chain: tallies.count(c.REORGED, chain),
+            "tx.superseded": lambda _, chain: tallies.count(c.SUPERSEDED, chain),
+            "tx.attention": self._marked,
+            "tx.held": self._marked,
+            "lane.attention": self._lane_marked,
+            "lane.paused": self._lane_marked,
+        }
+        self._steps: dict[str, Callable[[Event, Transaction, Moments, str], None]] = {
+            "tx.signed": self._signed,
+            "tx.sent": self._sent,
+            "tx.mined": self._included,
+            "tx.reorged": self._displaced,
+            "tx.superseded": self._displaced,
+            **{f"tx.{state}": self._ended for state in TERMINAL_STATES},
+        }
 
     def accepted(self, requests: Sequence[Request], answers: Sequence[Acceptance]) -> None:
         tallies = self._tallies
@@ -82,67 +110,61 @@ class Counting:
                 tallies.count(c.ACCEPTED, str(request.lane.chain_id))
 
     def committed(self, change: Change, lease: Lease) -> None:
-        tallies, chain = self._tallies, str(lease.lane.chain_id)
-        for attempt in change.attempts:
-            tallies.count(c.ATTEMPTS, chain, attempt.kind)
-        moments = Moments(change)
+        chain, moments = str(lease.lane.chain_id), Moments(change)
+        for kind, count in Counter(attempt.kind for attempt in change.attempts).items():
+            self._tallies.count(c.ATTEMPTS, chain, kind, by=count)
         for event in change.events:
-            self._tell(event, chain)
-            tx = moments.moved.get(event.tx_id or "")
-            if tx is not None:
-                self._measure(event, tx, moments, chain)
+            fact, step = self._facts.get(event.kind), self._steps.get(event.kind)
+            if fact is not None:
+                fact(event, chain)
+            if step is not None and (tx := moments.moved.get(event.tx_id or "")) is not None:
+                step(event, tx, moments, chain)
 
     def altered(self, tx: Transaction, events: Sequence[Event]) -> None:
         chain = str(tx.lane.chain_id)
         for event in events:
-            self._tell(event, chain)
+            fact = self._facts.get(event.kind)
+            if fact is not None:
+                fact(event, chain)
         if tx.state in TERMINAL_STATES:
             self._tallies.count(c.ENDED, chain, tx.state)
 
-    def _tell(self, event: Event, chain: str) -> None:
-        match event.kind:
-            case "attempt.refused":
-                self._tallies.count(c.REFUSALS, chain, str(event.data["reason"]))
-            case "tx.reorged":
-                self._tallies.count(c.REORGED, chain)
-            case "tx.superseded":
-                self._tallies.count(c.SUPERSEDED, chain)
-            case "tx.attention" | "tx.held":
-                self._tallies.count(c.ATTENTION, "transaction", str(event.data["code"]))
-            case "lane.attention" | "lane.paused" if "code" in event.data:
-                self._tallies.count(c.ATTENTION, "lane", str(event.data["code"]))
-            case _:
-                pass
+    # facts
 
-    def _measure(self, event: Event, tx: Transaction, moments: Moments, chain: str) -> None:
-        tallies = self._tallies
-        match event.kind:
-            case "tx.signed":
-                tallies.see(c.WAY, _seconds(tx.created_at, event.at), chain, "accepted_signed")
-            case "tx.sent":
-                signed_at = moments.signed_at(tx.id)
-                if signed_at is not None:
-                    tallies.see(c.WAY, _seconds(signed_at, event.at), chain, "signed_sent")
-            case "tx.mined":
-                self._mined.note(tx.id, event.at)
-                sent_at = moments.sent_at(tx.id)
-                if sent_at is not None:
-                    tallies.see(c.WAY, _seconds(sent_at, event.at), chain, "sent_mined")
-            case "tx.reorged" | "tx.superseded":
-                self._mined.forget(tx.id)
-            case "tx.confirmed" | "tx.reverted" | "tx.failed" | "tx.cancelled" | "tx.expired":
-                tallies.count(c.ENDED, chain, tx.state)
-                mined_at = self._mined.forget(tx.id)
-                if mined_at is not None:
-                    tallies.see(c.WAY, _seconds(mined_at, event.at), chain, "mined_final")
-                if tx.receipt is not None:
-                    tallies.see(c.WAY, _seconds(tx.created_at, event.at), chain, "accepted_final")
-            case _:
-                pass
+    def _refused(self, event: Event, chain: str) -> None:
+        self._tallies.count(c.REFUSALS, chain, str(event.data["reason"]))
 
+    def _marked(self, event: Event, _: str) -> None:
+        self._tallies.count(c.ATTENTION, "transaction", str(event.data["code"]))
 
-def _seconds(since: Millis, until: Millis) -> float:
-    return (until - since) / 1000
+    def _lane_marked(self, event: Event, _: str) -> None:
+        if "code" in event.data:  # else somebody paused it
+            self._tallies.count(c.ATTENTION, "lane", str(event.data["code"]))
+
+    # steps on the way
+
+    def _signed(self, event: Event, tx: Transaction, _: Moments, chain: str) -> None:
+        self._see(chain, "accepted_signed", tx.created_at, event.at)
+
+    def _sent(self, event: Event, tx: Transaction, moments: Moments, chain: str) -> None:
+        self._see(chain, "signed_sent", moments.signed_at(tx.id), event.at)
+
+    def _included(self, event: Event, tx: Transaction, moments: Moments, chain: str) -> None:
+        self._mined.note(tx.id, event.at)
+        self._see(chain, "sent_mined", moments.sent_at(tx.id), event.at)
+
+    def _displaced(self, _: Event, tx: Transaction, __: Moments, ___: str) -> None:
+        self._mined.forget(tx.id)
+
+    def _ended(self, event: Event, tx: Transaction, _: Moments, chain: str) -> None:
+        self._tallies.count(c.ENDED, chain, tx.state)
+        self._see(chain, "mined_final", self._mined.forget(tx.id), event.at)
+        if tx.receipt is not None:
+            self._see(chain, "accepted_final", tx.created_at, event.at)
+
+    def _see(self, chain: str, part: str, since: Millis | None, until: Millis) -> None:
+        if since is not None:
+            self._tallies.see(c.WAY, (until - since) / 1000, chain, part)
 
 
 def _name_of(answer: Acceptance) -> str:

@@ -89,7 +89,7 @@ class Tallies:
         if seen is None:
             labels = _bounded(metric, labels, self._seen[metric])
             seen = self._seen[metric].setdefault(labels, Distribution(metric.buckets))
-        seen.see(max(value, 0.0))
+        seen.see(value if value > 0 else 0.0)
 
     def counted(self, metric: Metric, *labels: str) -> float:
         return self._counts[metric].get(labels, 0.0)
