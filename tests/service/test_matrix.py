@@ -186,6 +186,7 @@ ROWS: Mapping[tuple[str, str], Cases] = {
     ("POST", f"{TRANSACTIONS}/{{id}}/cancel"): on_transactions(202, {}),
     ("GET", "/v1/lanes"): lanes_listed,
     ("GET", LANES): on_lanes(200),
+    ("GET", f"{LANES}/events"): on_lanes(200),
     **{
         ("POST", f"{LANES}/{tool}"): on_lanes(400, WRONG)
         for tool in (
