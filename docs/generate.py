@@ -69,6 +69,7 @@ from nonchalant.views import (
     BlockView,
     EventsView,
     EventView,
+    LaneEventsView,
     OutcomeView,
     PayloadView,
     Problem,
@@ -204,7 +205,17 @@ def bodies() -> str:
 
 def answers() -> str:
     shown = [TransactionView, PayloadView, AttemptView, ReceiptView, BlockView, OutcomeView, AttentionView]
-    shown += [TransactionsView, BatchView, EventsView, EventView, LanesView, LaneView, ControlView, LaneHealthView]
+    shown += [
+        TransactionsView,
+        BatchView,
+        EventsView,
+        LaneEventsView,
+        EventView,
+        LanesView,
+        LaneView,
+        ControlView,
+        LaneHealthView,
+    ]
     shown += [ReservationView, WishView, LeaseView, SyncView, FilledView, ResetView, KeptView, CancellingView]
     shown += [ReservedView, UsedView, ReleasedView, WebhooksView, WebhookView, RotatedView, TestedView]
     return _structs([*shown, DeliveriesView, DeliveryView, Health, Problem])

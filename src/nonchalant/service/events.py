@@ -57,13 +57,13 @@ async def _check_that_there_are(front: Front, call: Call, interest: Interest) ->
 async def _start(front: Front, call: Call, asked: Sequence[str] | None, interest: Interest) -> int:
     """After which position to begin. What a client names itself when it comes back is newer than what its URL says."""
     last_seen = call.header("Last-Event-ID")
-    kept = await front.node.store.event_range()
+    named = [parse_number(asked[0], "after", LARGEST_NUMBER)] if asked else []
     if last_seen:
-        after = parse_number(last_seen, "Last-Event-ID", LARGEST_NUMBER)
-    elif asked:
-        after = parse_number(asked[0], "after", LARGEST_NUMBER)
-    else:
+        named = [parse_number(last_seen, "Last-Event-ID", LARGEST_NUMBER)]
+    kept = await front.node.store.event_range()
+    if not named:
         return kept.last
+    [after] = named
     if after > kept.last:
         raise PositionGone(
             f"position {after} was not given to any event yet, the last is {kept.last}; it is of another store, or this "

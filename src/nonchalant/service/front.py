@@ -181,6 +181,8 @@ class Route:
     headers: Sequence[Parameter] = ()
     takes: type[Body] | None = None
     may_be_empty: bool = False  # the body
+    or_several: bool = False  # of what it takes and answers, in a list
+    or_nothing: bool = False  # what it answers, with 204
     answer_headers: Sequence[Parameter] = ()
     problems: Sequence[int] = ()  # statuses, beside those that any call may be answered with
     audited: str | None = None

@@ -154,9 +154,9 @@ class Answer:
     def raw(self) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
         """Status, headers and body, as they go over the wire."""
         body = self.content if isinstance(self.content, bytes) else _encoder.encode(self.content)
+        of_content = {"Content-Type": self.media_type, "Content-Length": str(len(body))}
         headers = {
-            "Content-Type": self.media_type,
-            "Content-Length": str(len(body)),
+            **(of_content if self.status != 204 else {}),  # which has none
             "Cache-Control": "no-store",
             "X-Content-Type-Options": "nosniff",
             **self.headers,

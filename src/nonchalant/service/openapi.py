@@ -117,8 +117,11 @@ def _operation(route: Route) -> dict[str, Any]:
             str(route.status): {
                 "description": HTTPStatus(route.status).phrase,
                 **_headers(route.answer_headers),
-                "content": {route.media_type: {} if route.answers is None else {"schema": _reference(route.answers)}},
+                "content": {
+                    route.media_type: {} if route.answers is None else {"schema": _shape(route, route.answers)}
+                },
             },
+            **({"204": {"description": "There is nothing to answer."}} if route.or_nothing else {}),
             **{
                 str(status): {"$ref": f"#/components/responses/{_problem_name(status)}"}
                 for status in statuses_of(route)
@@ -130,7 +133,9 @@ def _operation(route: Route) -> dict[str, Any]:
         example = EXAMPLES.get(route.takes)
         operation["requestBody"] = {
             "required": not route.may_be_empty,
-            "content": {JSON: {"schema": _reference(route.takes)} | ({} if example is None else {"example": example})},
+            "content": {
+                JSON: {"schema": _shape(route, route.takes)} | ({} if example is None else {"example": example})
+            },
         }
     return operation
 
@@ -207,6 +212,11 @@ def _kinds(kind: type[NonchalantError]) -> Iterator[type[NonchalantError]]:
 def _tag(route: Route) -> str:
     first, _, rest = route.path.strip("/").partition("/")
     return rest.partition("/")[0] if first == "v1" else "rpc" if first == "rpc" else "node"
+
+
+def _shape(route: Route, kind: type[msgspec.Struct]) -> dict[str, Any]:
+    one = _reference(kind)
+    return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]} if route.or_several else one
 
 
 def _reference(kind: type[msgspec.Struct]) -> dict[str, str]:

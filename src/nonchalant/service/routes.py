@@ -417,6 +417,8 @@ ROUTES: Final = (
         scope=Scope.TX_READ,
         takes=RpcBody,
         answers=RpcView,
+        or_several=True,
+        or_nothing=True,
         headers=(IDEMPOTENCY_KEY,),
         problems=(404,),
     ),
@@ -434,7 +436,13 @@ ROUTES: Final = (
             Parameter("kind", "of these kinds, or families such as `tx.*`", TEXTS),
             Parameter("after", "from this position on; without it, from now on", WHOLE),
         ),
-        headers=(Parameter("Last-Event-ID", "the position of the last event that was seen; `after` gives way", WHOLE),),
+        headers=(
+            Parameter(
+                "Last-Event-ID",
+                "the position of the last event that was seen; `after` gives way",
+                {**TEXT, "pattern": "^[0-9]*$", "examples": ["4711"]},
+            ),
+        ),
         problems=(404, 410),
     ),
     *_WEBHOOKS,

@@ -7,7 +7,6 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
 import structlog
 
 from nonchalant.config import ChainSettings
@@ -26,7 +25,7 @@ log = structlog.get_logger()
 _NAME: Final = re.compile(r"[A-Za-z0-9_]{1,100}", re.ASCII)
 
 # What a call is answered that nobody wants answered.
-_SILENCE: Final = Answer(msgspec.Raw(b""))
+_SILENCE: Final = Answer(b"", 204)
 
 
 async def post_rpc(front: Front, call: Call) -> Answer:

@@ -28,6 +28,6 @@ class RpcView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One answer, with a result or an error; for a batch, a list of them in the order of the calls."""
 
     jsonrpc: str
-    id: int | str | None
+    id: int | float | str | None
     result: Any = None
     error: RpcErrorView | None = None
