@@ -366,6 +366,7 @@ def _lifecycle_events() -> dict[str, dict[str, None]]:
         "attention": lambda: mark,
         "hold": lambda: None,
         "ends": lambda: False,
+        "renewed": lambda: False,
         "kind": lambda: AttemptKind.BUMP,
         "payload": lambda: Payload(to="0x"),
         "blocks": lambda: (receipt.block,),

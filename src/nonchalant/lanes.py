@@ -31,6 +31,9 @@ from nonchalant.model import (
     Wei,
 )
 
+# A mark whose words have changed (an amount, a nonce, an endpoint's name) is written anew at most this often.
+RENEWED_AFTER: Millis = 300_000
+
 
 class Lane:
     """The slots of a lane that are not final, with their transactions, and what the chain last said of the account."""
@@ -54,6 +57,7 @@ class Lane:
         self.pooled = 0  # of a shared account: below, what is not ours is in some pool, from somebody else
         self.balance: Wei = 0
         self.delegated = False  # its code is: pools hold one transaction of it
+        self.marked_at: Millis = 0  # when its mark was last written here, in whatever words
         self.data_fees: dict[int, Wei] = {}  # by nonce: what the chain takes beside gas for publishing it, if it does
 
     @property
@@ -326,23 +330,31 @@ class Work:
         self.stranger(replace(stranger, tx_id=tx.id))
 
     def mark(self, tx: Transaction, attention: Attention) -> None:
-        """Mark the transaction; another reason is news, the same one in other words is not."""
-        if tx.attention is None or tx.attention.code != attention.code:
+        """Mark the transaction; another reason is news, the same one in other words is not, and is kept now and then."""
+        known = self.latest(tx).attention
+        if known is None or known.code != attention.code:
             self.move(tx, lifecycle.Marked(attention))
+        elif known.reason != attention.reason and (tx.id in self._after or self.at - tx.updated_at >= RENEWED_AFTER):
+            self.move(tx, lifecycle.Marked(replace(attention, since=known.since), renewed=True))
 
     def mark_lane(self, attention: Attention | None) -> None:
-        """Set or clear the lane's mark; saying the same thing again is not news."""
+        """Set or clear the lane's mark; saying the same thing again is not news, and is kept now and then."""
         known = self.lane_record.attention
-        if (known and known.code) == (attention and attention.code):
+        if known is not None and attention is not None and known.code == attention.code:
+            if known.reason == attention.reason or self.at - self._lane.marked_at < RENEWED_AFTER:
+                return
+            attention = replace(attention, since=known.since)
+        elif known is attention:
             return
-        self._record = replace(self.lane_record, attention=attention)
-        if attention is not None:
+        elif attention is not None:
             self.event("lane.attention", code=attention.code, reason=attention.reason)
+        self._lane.marked_at = self.at
+        self._record = replace(self.lane_record, attention=attention)
 
     def note_lane(self, attention: Attention) -> None:
         """Set the lane's mark, unless it has one that says more."""
         known = self.lane_record.attention
-        if known is None or known.code in LESSER_MARKS:
+        if known is None or known.code in LESSER_MARKS or known.code == attention.code:
             self.mark_lane(attention)
 
     def judge(self, unhealthy: Attention | None) -> None:

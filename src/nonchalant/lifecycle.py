@@ -150,9 +150,10 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """It needs a look; the mark changes nothing else."""
+    """It needs a look; the mark changes nothing else. `renewed`: the same mark in newer words, which is no news."""
 
     attention: Attention
+    renewed: bool = False
 
 
 Move = (
@@ -323,8 +324,8 @@ def _facts(tx: Transaction, move: Move, *, fork: bool) -> list[tuple[str, dict[s
             return [("tx.released", {})]
         case Held(attention):
             return [("tx.held", {"code": attention.code, "reason": attention.reason})]
-        case Marked(attention):  # pragma: no branch - mypy proves that it is the last
-            return [("tx.attention", {"code": attention.code, "reason": attention.reason})]
+        case Marked(attention, renewed):  # pragma: no branch - mypy proves that it is the last
+            return [] if renewed else [("tx.attention", {"code": attention.code, "reason": attention.reason})]
 
 
 def _unless_held(tx: Transaction) -> Attention | None:

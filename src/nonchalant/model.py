@@ -280,7 +280,7 @@ class Attempt:
     gas: int
     raw: bytes
     epoch: int
-    signed_at: Millis
+    signed_at: Millis  # by the store's clock, as its owner knew it
     floor: int  # the finalised height when it was signed: no block up to there can hold it
     payload_version: int = 1  # which of the transaction's payloads it carries; 0: it does nothing
     sent_at: Millis | None = None  # when a node first got it, as far as recorded

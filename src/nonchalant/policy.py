@@ -194,7 +194,10 @@ class Resend:
 
 @dataclass(frozen=True, slots=True)
 class Bump:
+    """Sign it once more at this price; `mark` as in `Resend`."""
+
     fees: Fees
+    mark: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,22 +265,31 @@ def next_move(
     can_bump &= newest.kind is not AttemptKind.OUTSIDE
     # Nor does a price mend bytes that nodes refuse for what they are; each new attempt would only be refused anew.
     can_bump &= sending.accepted or not (sending.refused_by or sending.is_hopeless)
+    moved = head > sending.block or ticks - sending.since < patience.mark_after
+    overdue = _overdue_mark(slot, patience, now=now, lowest=lowest, moved=moved)
     is_over = patience.is_over(speed, waited=ticks - sending.since, blocks=head - sending.block)
     if can_bump and market is not None and slot.price is not None and is_over:
         offer = prices.raised(slot.price, wish, market, rules)
         if offer is not None:
-            return Bump(offer)
+            return Bump(offer, overdue)
         reason = f"its price of {newest.fees.max_fee} wei is at the cap, and it is re-sent until it is taken"
         mark = ("price_at_cap", f"{reason}; to hurry, raise the cap, or bump it at a price of your own")
-    # What its holder sent has a mark of its own.
-    is_ours = slot.kind is not SlotKind.RESERVATION
-    if mark is None and is_ours and ticks - sending.since >= patience.mark_after:
-        why = _why_not_mined(lowest=lowest, moved=head > sending.block)
-        mark = ("not_mined", f"nodes took it {(ticks - sending.since) // 60_000} minutes ago and no block has; {why}")
+    mark = mark or overdue
     # Resend even when we cannot bump: a pool may have dropped it silently.
     if ticks - sending.at >= patience.resend_after:
         return Resend(mark)
     return Wait.WAIT
+
+
+def _overdue_mark(slot: Slot, patience: Patience, *, now: Millis, lowest: bool, moved: bool) -> tuple[str, str] | None:
+    """What to tell about a slot that no block takes, however often it was repriced, and whoever owned it."""
+    mark = None
+    # What its holder sent has a mark of its own.
+    if slot.kind is not SlotKind.RESERVATION and now - slot.attempts[0].signed_at >= patience.mark_after:
+        minutes, why = patience.mark_after // 60_000, _why_not_mined(lowest=lowest, moved=moved)
+        # Without the time that passed: the mark says since when, and a sentence that counts is soon wrong.
+        mark = ("not_mined", f"no block has it, {minutes} minutes and more after it was signed; {why}")
+    return mark
 
 
 def _why_not_mined(*, lowest: bool, moved: bool) -> str:

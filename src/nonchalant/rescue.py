@@ -127,8 +127,10 @@ async def _move(desk: Desk, work: Work, slot: Slot, market: Market | None, *, lo
         head=desk.head.top.number,
         endpoints=len(desk.chain.endpoints),
     ):
-        case Bump(offer) if newest is not None and _can_pay(desk, slot, tx, newest.gas, offer):
+        case Bump(offer, mark) if newest is not None and _can_pay(desk, slot, tx, newest.gas, offer):
             await _bump(desk, work, slot, tx, newest, offer)
+            if mark is not None:
+                _mark(desk, work, slot, mark)
         case Bump() if newest is not None:
             short = ("insufficient_funds", "the account cannot pay a better price for it; fund the account")
             _resend(desk, work, slot, newest, short)
@@ -148,7 +150,7 @@ async def _move(desk: Desk, work: Work, slot: Slot, market: Market | None, *, lo
 def _mark_overlong(desk: Desk, work: Work, lowest: Sequence[Slot]) -> None:
     """Say so if everything waits for a nonce that its holder used, as he says, and the chain does not know of."""
     for slot in lowest:
-        if policy.is_overlong(slot, work.at):
+        if policy.is_overlong(slot, desk.store_now()):
             reason = "its holder used it, and nothing was mined there since; have it sent again, or fill that nonce"
             _mark(desk, work, slot, (RESERVATION_MARK, reason))
             return

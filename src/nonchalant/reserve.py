@@ -79,7 +79,7 @@ async def use(desk: Desk, work: Work, wish_id: str, act: Use) -> None:
         read = None if act.raw is None else _checked(desk, act, act.raw)
         if read is None and await desk.store.known_attempts([act.hash]):
             raise Refusal("known_hash", f"{act.hash} was signed for something else; give its bytes if it is for this")
-        work.add_attempt(slot, _attempt(desk, work, act, read))
+        work.add_attempt(slot, _attempt(desk, act, read))
         # Its block may have passed before anybody looked for it.
         desk.lookup_due = desk.account_due = True
     elif act.raw is not None and act.raw != known.raw:
@@ -102,7 +102,7 @@ def _checked(desk: Desk, act: Use, raw: bytes) -> Recognised:
     return read
 
 
-def _attempt(desk: Desk, work: Work, act: Use, read: Recognised | None) -> Attempt:
+def _attempt(desk: Desk, act: Use, read: Recognised | None) -> Attempt:
     return Attempt(
         hash=act.hash,
         nonce=act.nonce,
@@ -112,7 +112,7 @@ def _attempt(desk: Desk, work: Work, act: Use, read: Recognised | None) -> Attem
         gas=0 if read is None else read.gas,
         raw=act.raw or b"",
         epoch=desk.lease.epoch,
-        signed_at=work.at,
+        signed_at=desk.store_now(),
         floor=desk.head.final.number,
     )
 

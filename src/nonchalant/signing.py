@@ -45,7 +45,7 @@ async def sign(desk: Desk, prepared: Sequence[Prepared]) -> list[Attempt]:
     if not prepared:
         return []
     signatures = await _signatures(desk, prepared)
-    now, floor = desk.clock.now(), desk.head.final.number
+    now, floor = desk.store_now(), desk.head.final.number
     attempts = []
     for one, signature in zip(prepared, signatures, strict=True):
         with handling(one.subject):

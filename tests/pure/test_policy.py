@@ -176,13 +176,25 @@ def test_what_a_node_took_or_may_have_taken_is_sent_again_without_a_mark(answer:
     ],
 )
 def test_what_nodes_took_and_no_block_says_so_after_a_while(given: dict[str, Any], why: str) -> None:
-    assert decide(**given, ticks=PATIENCE.mark_after - 1) == Resend(None)
-    move = decide(**given, ticks=PATIENCE.mark_after)
+    assert decide(**given, now=PATIENCE.mark_after - 1, ticks=PATIENCE.mark_after - 1) == Resend(None)
+    move = decide(**given, now=PATIENCE.mark_after, ticks=PATIENCE.mark_after)
     assert isinstance(move, Resend)
     assert move.mark is not None
     assert move.mark[0] == "not_mined"
     assert "10 minutes" in move.mark[1]
     assert why in move.mark[1]
+
+
+def test_a_better_price_or_a_new_owner_does_not_make_it_younger() -> None:
+    bumped = a_slot(0, an_attempt("0xaa", signed_at=0), an_attempt("0xbb", kind=AttemptKind.BUMP, signed_at=HOUR - 1))
+    again = decide(bumped, lowest=False, now=HOUR, ticks=SOON)  # the newest was sent a moment ago
+    assert isinstance(again, Resend)
+    assert again.mark is not None
+    assert (again.mark[0], "look at the lowest one" in again.mark[1]) == ("not_mined", True)
+    dearer = decide(bumped, now=HOUR, ticks=HOUR)
+    assert isinstance(dearer, Bump)
+    assert dearer.mark is not None
+    assert dearer.mark[0] == "not_mined"
 
 
 def test_an_answer_in_words_of_another_version_is_told_as_not_understood() -> None:

@@ -6,9 +6,21 @@ from dataclasses import replace
 import pytest
 
 from nonchalant.errors import IllegalMove
-from nonchalant.lanes import Lane, Work
-from nonchalant.lifecycle import Assigned, Broadcast, Failed, Included, Marked, Replaced, Valued
-from nonchalant.model import Attention, Change, Payload, Reply, Slot, SlotKind, Speed, State, Stranger, Transaction
+from nonchalant.lanes import RENEWED_AFTER, Lane, Work
+from nonchalant.lifecycle import Assigned, Broadcast, Failed, Included, Marked, Replaced, Repriced, Valued
+from nonchalant.model import (
+    Attention,
+    Change,
+    Fees,
+    Payload,
+    Reply,
+    Slot,
+    SlotKind,
+    Speed,
+    State,
+    Stranger,
+    Transaction,
+)
 from tests.examples import LANE, MARK, a_hash, a_lane, a_receipt, a_record, a_slot, a_transaction, an_attempt
 
 
@@ -128,6 +140,43 @@ def test_a_transaction_s_mark_is_news_when_its_reason_is_another_one() -> None:
     work.mark(a_transaction("b"), MARK)
     work.mark(marked, Attention("other", "something else", 5))
     assert [tx.attention and tx.attention.code for tx in work.change().transactions] == [MARK.code, "other"]
+
+
+def test_a_mark_whose_words_have_changed_is_renewed_in_silence_and_not_often() -> None:
+    newer, marked = Attention(MARK.code, "it lacks 5 wei", 9), a_transaction("a", attention=MARK)
+    soon = Work(a_lane(), marked.updated_at + RENEWED_AFTER - 1)
+    soon.mark(marked, newer)
+    assert not soon
+    later = Work(a_lane(), marked.updated_at + RENEWED_AFTER)
+    later.mark(marked, MARK)
+    assert not later  # the same words
+    later.mark(marked, newer)
+    change = later.change()
+    assert [tx.attention for tx in change.transactions] == [Attention(MARK.code, "it lacks 5 wei", MARK.since)]
+    assert change.events == ()
+
+
+def test_a_mark_is_renewed_with_what_is_written_anyway() -> None:
+    marked = a_transaction("a", state=State.SENT, nonce=0, hash="0xaa", attention=MARK)
+    work = Work(a_lane(), marked.updated_at)
+    work.move(marked, Repriced("0xbb", Fees(2, 1)))
+    work.mark(marked, replace(MARK, reason="in other words"))
+    [tx] = work.change().transactions
+    assert tx.attention == replace(MARK, reason="in other words")
+    assert [event.kind for event in work.change().events] == ["attempt.bumped"]
+
+
+def test_a_lane_s_mark_whose_words_have_changed_is_renewed_in_silence_and_not_often() -> None:
+    lane = a_lane()
+    first = Work(lane, RENEWED_AFTER)
+    first.note_lane(MARK)
+    lane.apply(first.change())
+    newer = Attention(MARK.code, "nonce 6 now", 9)
+    for at, renewed in ((2 * RENEWED_AFTER - 1, False), (2 * RENEWED_AFTER, True)):
+        work = Work(lane, at)
+        work.note_lane(newer)
+        assert bool(work) is renewed
+    assert work.change() == Change(lane=a_record(attention=replace(newer, since=MARK.since)))
 
 
 def test_a_mark_that_keeps_nothing_waiting_gives_way_and_others_do_not() -> None:

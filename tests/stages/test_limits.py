@@ -96,6 +96,30 @@ async def test_prices_that_never_come_mark_the_lane_and_the_mark_goes_when_they_
     assert await rig.lane_mark() is None
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_what_is_repriced_again_and_again_is_marked_after_ten_minutes_too(nodes: int) -> None:
+    """Neither a bump nor a take-over makes it younger; blocks come, and leave it aside."""
+
+    @staged()
+    async def run(rig: Rig) -> None:
+        tx = await rig.submit("pay")
+        await rig.reaches(tx, State.SENT)
+        for minute in range(10):
+            assert await rig.mark(tx) is None
+            if nodes > 1 and minute in (3, 6):
+                rig.kill(rig.node)
+                await rig.start_node()
+            for _ in range(2):
+                await rig.mine(empty=True)
+                await rig.advance(26.0)
+        await rig.advance(30.0)
+        await rig.mine(2, empty=True)
+        assert await rig.mark(tx) == "not_mined"
+        assert len(await rig.attempts(tx)) > 3
+
+    run()
+
+
 @staged()
 async def test_what_nodes_took_and_no_block_is_marked_after_ten_minutes(rig: Rig) -> None:
     txs = await rig.submit_all([f"pay-{n}" for n in range(6)])
