@@ -38,12 +38,18 @@ class WebhookMadeView(WebhookView, frozen=True, kw_only=True):
 
     secret: str
 
+    def __repr__(self) -> str:
+        return f"<WebhookMadeView {self.id}>"  # without the secret
+
 
 class RotatedView(msgspec.Struct, frozen=True, kw_only=True):
     """`secret` is shown this once; the one before it signs too until `old_secret_ends_at`."""
 
     secret: str
     old_secret_ends_at: TimeText | None
+
+    def __repr__(self) -> str:
+        return f"<RotatedView {self.old_secret_ends_at}>"  # without the secret
 
 
 class WebhooksView(msgspec.Struct, frozen=True, kw_only=True):

@@ -41,8 +41,9 @@ from tests.anvil import Anvil
 from tests.e2e.rig import until
 from tests.ports import free_port
 from tests.service import flaky
-from tests.service.conftest import CHECKSUMMED, OTHER, SENDER, Running
+from tests.service.conftest import CHECKSUMMED, OTHER, SENDER, SETTINGS, Running, running
 from tests.service.keyed import hand_out, keyed
+from tests.service.receiver import receiving
 
 ASK: Ask = {"chain_id": 31337, "sender": SENDER, "to": OTHER, "value": 1000}
 KEY = "nck_0123456789abcdef_" + "5ec7e7" * 10 + "5ec7"
@@ -431,6 +432,45 @@ async def test_who_may_not_is_told_so_and_an_admin_hands_out_keys(tmp_path: Path
         assert made.id in await asyncio.to_thread(blocking)
 
 
+async def test_webhooks_are_made_tried_and_removed(tmp_path: Path) -> None:
+    targets = 'webhook_targets = "any"\nlease_seconds = 2\n'
+    async with (
+        running(tmp_path, targets + SETTINGS) as service,
+        receiving() as receiver,
+        Client(service.url) as client,
+    ):
+        hooks = client.webhooks
+        made = await hooks.create(receiver.url, kinds=["tx.*"], lanes=[f"31337:{SENDER}"], description="the shop's")
+        assert made.secret.startswith("whsec_")
+        assert made.secret not in repr(made)
+        tested = await hooks.test(made.id)
+        assert tested.delivered, tested
+        await client.send(**ASK)
+
+        async def delivered() -> list[Any]:
+            return [one async for one in hooks.deliveries(made.id, state="delivered")]
+
+        [delivery] = await until(delivered, "delivered", seconds=60)
+        assert delivery.kind == "tx.accepted"
+        assert (await hooks.replay_delivery(made.id, delivery.id)).id == delivery.id
+        assert (await hooks.change(made.id, description="ours")).description == "ours"
+        assert not (await hooks.disable(made.id, "moving")).enabled
+        assert (await hooks.enable(made.id)).enabled
+        rotated = await hooks.rotate(made.id, 60)
+        assert rotated.secret not in repr(rotated)
+        assert (await hooks.replay(made.id, after=0)).id == made.id
+        assert (await hooks.get(made.id)).id == made.id
+
+        def blocking() -> list[str]:
+            with BlockingClient(service.url) as client:
+                ids = [one.id for one in client.webhooks.list()]
+                client.webhooks.remove(made.id)
+                return ids
+
+        assert await asyncio.to_thread(blocking) == [made.id]
+        assert [one async for one in hooks.list()] == []
+
+
 def test_what_cannot_be_a_url_or_a_key_is_refused_without_being_repeated(tmp_path: Path) -> None:
     for url in (
         "ftp://x",
@@ -539,6 +579,7 @@ def test_the_blocking_client_has_all_that_the_client_has() -> None:
     assert public(nonchalant.client.BlockingClient) == public(nonchalant.client.Client) | {"do"}
     assert public(nonchalant.client.BlockingLane) == public(nonchalant.client.ClientLane)
     assert public(nonchalant.client.BlockingKeys) == public(nonchalant.client.Keys)
+    assert public(nonchalant.client.BlockingWebhooks) == public(nonchalant.client.Webhooks)
     assert public(nonchalant.client.BlockingReservation) == public(nonchalant.client.Reservation) - {"leave"}
 
 

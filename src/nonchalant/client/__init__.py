@@ -8,15 +8,23 @@ What is named here is public; everything else may change. No engine is opened, a
 """
 
 from nonchalant.client.asks import Ask
-from nonchalant.client.blocking import BlockingClient, BlockingKeys, BlockingLane, BlockingReservation
+from nonchalant.client.blocking import (
+    BlockingClient,
+    BlockingKeys,
+    BlockingLane,
+    BlockingReservation,
+    BlockingWebhooks,
+)
 from nonchalant.client.calling import Client
 from nonchalant.client.keys import KeyAsk, Keys
 from nonchalant.client.lanes import ClientLane, Reservation
 from nonchalant.client.refusals import ServiceRefused, ServiceUnreachable, Unauthorized
+from nonchalant.client.webhooks import Webhooks
 from nonchalant.errors import Forbidden
 from nonchalant.key_views import EntryView, KeyView, NewKeyView
 from nonchalant.lane_views import FilledView, LaneView, ReservedView, ResetView, SyncView
 from nonchalant.views import AttemptView, BatchView, EventView, FeesView, OutcomeView, ReceiptView, TransactionView
+from nonchalant.webhook_views import DeliveryView, RotatedView, TestedView, WebhookMadeView, WebhookView
 
 __all__ = [
     "Ask",
@@ -26,8 +34,10 @@ __all__ = [
     "BlockingKeys",
     "BlockingLane",
     "BlockingReservation",
+    "BlockingWebhooks",
     "Client",
     "ClientLane",
+    "DeliveryView",
     "EntryView",
     "EventView",
     "FeesView",
@@ -43,9 +53,14 @@ __all__ = [
     "Reservation",
     "ReservedView",
     "ResetView",
+    "RotatedView",
     "ServiceRefused",
     "ServiceUnreachable",
     "SyncView",
+    "TestedView",
     "TransactionView",
     "Unauthorized",
+    "WebhookMadeView",
+    "WebhookView",
+    "Webhooks",
 ]

@@ -14,6 +14,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
 from nonchalant.client.calling import DEFAULT_RETRIES, DEFAULT_TIMEOUT, Client
 from nonchalant.client.keys import Keys
 from nonchalant.client.lanes import ClientLane, Reservation
+from nonchalant.client.webhooks import Webhooks
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -181,6 +182,27 @@ class BlockingKeys:
     audit = _iterating(Keys.audit)
 
 
+class BlockingWebhooks:
+    """Where events are delivered to, as `Webhooks`."""
+
+    def __init__(self, inner: Webhooks, loop: Loop) -> None:
+        self.inner = inner
+        self.loop = loop
+
+    create = _blocking(Webhooks.create)
+    list = _iterating(Webhooks.list)
+    get = _blocking(Webhooks.get)
+    change = _blocking(Webhooks.change)
+    remove = _blocking(Webhooks.remove)
+    enable = _blocking(Webhooks.enable)
+    disable = _blocking(Webhooks.disable)
+    rotate = _blocking(Webhooks.rotate)
+    test = _blocking(Webhooks.test)
+    replay = _blocking(Webhooks.replay)
+    deliveries = _iterating(Webhooks.deliveries)
+    replay_delivery = _blocking(Webhooks.replay_delivery)
+
+
 class BlockingClient:
     """One service, from code that is not asynchronous; as `Client`. Threads may share it, and so may a running event loop,
     which then waits. Use it as `with BlockingClient() as client`, or close it when done."""
@@ -249,6 +271,11 @@ class BlockingClient:
     def keys(self) -> BlockingKeys:
         """API keys and the audit log, for those who may see them."""
         return BlockingKeys(self.inner.keys, self.loop)
+
+    @property
+    def webhooks(self) -> BlockingWebhooks:
+        """Where events are delivered to, for those who may say so."""
+        return BlockingWebhooks(self.inner.webhooks, self.loop)
 
     def lane(self, chain_id: int, address: str) -> BlockingLane:
         """One account on one chain: to look at, to steer, or to reserve its nonces."""

@@ -16,6 +16,7 @@ from nonchalant.client.keys import Keys
 from nonchalant.client.lanes import ClientLane
 from nonchalant.client.refusals import ServiceUnreachable
 from nonchalant.client.service import FIRST_PAUSE, Service
+from nonchalant.client.webhooks import Webhooks
 from nonchalant.errors import BadSettings
 from nonchalant.lane_views import LanesView, LaneView
 from nonchalant.model import HELD_MARK, LIVE_STATES, Fees, Speed, State
@@ -225,6 +226,11 @@ class Client:
     def keys(self) -> Keys:
         """API keys and the audit log, for those who may see them."""
         return Keys(self._service)
+
+    @property
+    def webhooks(self) -> Webhooks:
+        """Where events are delivered to, for those who may say so."""
+        return Webhooks(self._service)
 
     def lane(self, chain_id: int, address: str) -> ClientLane:
         """One account on one chain: to look at, to steer, or to reserve its nonces."""

@@ -98,6 +98,9 @@ class Service:
         """Repeated after a silence only if there is a key to recognise it by."""
         return await self._call("POST", path, kind, body=body or {}, key=idempotency_key, waits=waits)
 
+    async def patch(self, path: str, kind: type[T], body: Mapping[str, object]) -> T:
+        return await self._call("PATCH", path, kind, body=body)
+
     async def delete(self, path: str, kind: type[T]) -> T:
         return await self._call("DELETE", path, kind)
 
