@@ -1,6 +1,7 @@
 """The recipes under deploy/: what their own linters say, and what they promise beyond a schema."""
 
 import re
+import shutil
 import subprocess
 import tomllib
 from pathlib import Path
@@ -244,6 +245,23 @@ def test_every_selector_finds_its_pods() -> None:
             selector = one["spec"]["selector"]
             wanted = selector.get("matchLabels", selector)
             assert any(wanted.items() <= has.items() for has in labels), one["metadata"]["name"]
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl, which renders kustomizations, is not here")
+def test_what_kustomize_renders_is_what_kubernetes_takes(tmp_path: Path) -> None:
+    copy = tmp_path / "kubernetes"
+    shutil.copytree(KUBERNETES, copy)
+    shutil.copy(copy / "base" / "nonchalant.example.toml", copy / "base" / "nonchalant.toml")
+    done = subprocess.run(["kubectl", "kustomize", copy / "postgres"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rendered = tmp_path / "rendered.yaml"
+    rendered.write_text(done.stdout)
+    objects = list(yaml.safe_load_all(done.stdout))
+    assert lint("kubernetes-validate", "--strict", rendered).count("passed") == len(objects)
+    [settings] = [one["metadata"]["name"] for one in objects if one["kind"] == "ConfigMap"]
+    pods = [one["spec"]["template"]["spec"] for one in objects if one["kind"] in ("Deployment", "Job")]
+    assert [pod["volumes"][0]["configMap"]["name"] for pod in pods] == [settings] * 2
+    assert all(one["metadata"].get("namespace") == "nonchalant" for one in objects if one["kind"] != "Namespace")
 
 
 def test_kustomizations_name_every_manifest_but_the_example() -> None:

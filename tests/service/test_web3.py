@@ -14,6 +14,7 @@ from nonchalant.client import BlockingClient, Client
 from nonchalant.web3 import NotSent, attach, detach
 from tests.anvil import Anvil
 from tests.e2e.rig import until
+from tests.lessons import lesson
 from tests.service.conftest import CHECKSUMMED, OTHER, Running
 
 # A counter: each call adds one to its first slot and emits a log without topics.
@@ -82,6 +83,7 @@ async def test_a_managed_account_sends_and_waits(blocking: tuple[Web3, BlockingC
     assert (await in_thread(lambda: by_hash(client, hash))).value == str(10**9)
 
 
+@lesson("receipt-by-first-hash")
 async def test_the_first_hash_finds_the_receipt_after_a_bump(
     blocking: tuple[Web3, BlockingClient], chain: Anvil
 ) -> None:
