@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from nonchalant.app import Nonchalant
-from nonchalant.config import Listen
+from nonchalant.config import Listen, parse_settings
 from nonchalant.service.server import bind, serve, url_of
 from tests import anvil
 from tests.anvil import Anvil
@@ -86,11 +86,16 @@ class Stand:
 
 
 @asynccontextmanager
-async def standing(folder: Path, **options: object) -> AsyncIterator[Stand]:
+async def standing(folder: Path, endpoints: int = 1, of_chain: str = "", **options: object) -> AsyncIterator[Stand]:
+    """`of_chain` are further lines for the chain; several endpoints are the same node by other names."""
     stop = asyncio.Event()
     async with anvil.running() as chain, aiohttp.ClientSession() as session:
-        settings = rig.settings(folder, chain.url, **{"window": 64, **options})
+        urls = [chain.url + "/" * number for number in range(endpoints)]
+        text = rig.settings_text(*urls, **{"window": 64, **options})
+        text = text.replace('data_fee = "none"', f'data_fee = "none"\n{of_chain}')
+        settings = parse_settings(text, folder=folder, environ={})
         async with Nonchalant.open(settings) as node:
+            await until(lambda: node.engine.followers[anvil.CHAIN_ID].started, "the chain seen")
             with bind(Listen("127.0.0.1", 0)) as listening:
                 serving = asyncio.create_task(serve(node, listening, stop))
                 yield Stand(chain, node, url_of(listening), session, folder)

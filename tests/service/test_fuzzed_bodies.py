@@ -14,6 +14,7 @@ from nonchalant.service.asgi import Service
 from nonchalant.service.examples import EXAMPLES
 from nonchalant.service.front import Route
 from nonchalant.service.routes import ROUTES
+from nonchalant.service.rpc.shapes import RpcBody
 from tests.anvil import Anvil
 from tests.service.conftest import CHECKSUMMED, OTHER, SENDER, Running
 
@@ -94,7 +95,8 @@ def path_of(chance: random.Random, route: Route, known: list[str]) -> str:
 
 
 def made_up(chance: random.Random, known: list[str]) -> Case:
-    route = chance.choice([route for route in ROUTES if route.takes is not None])
+    # JSON-RPC says in its answers what is wrong with a body (tests/service/test_rpc_fuzzed.py).
+    route = chance.choice([route for route in ROUTES if route.takes not in (None, RpcBody)])
     body: Any = dict(EXAMPLES[route.takes])  # type: ignore[index]
     for _ in range(chance.choice([0, 1, 1, 1, 2, 3])):
         body = spoilt(chance, body)
