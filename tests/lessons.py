@@ -235,7 +235,6 @@ TABLE: Sequence[Lesson] = [
         (
             "tenants-apart",
             "A request names another tenant's account, or reads a transaction through an account that it does not belong to: who owns it is checked in every call.",
-            "There are no API keys and no tenants yet; the service listens on loopback only.",
         ),
         ("secrets-printed", "Secrets stand in logs, and in the URL that an error quotes."),
     ),

@@ -17,6 +17,7 @@ from nonchalant.errors import StoreUnavailable
 from nonchalant.keys import Live
 from nonchalant.service.gate import Lookup
 from nonchalant.service.rates import Rates
+from tests.lessons import lesson
 from tests.service.conftest import OTHER, SENDER, Running
 from tests.service.keyed import OPERATOR, a_holder, bearer, hand_out, keyed
 
@@ -86,6 +87,7 @@ async def test_a_path_that_is_not_there_and_a_wrong_method_need_no_key_to_be_tol
     assert (await service.call("DELETE", "/v1/keys"))[0] == 405
 
 
+@lesson("secrets-printed")
 async def test_refused_calls_are_in_the_log_without_what_was_sent(
     service: Running, caplog: pytest.LogCaptureFixture
 ) -> None:

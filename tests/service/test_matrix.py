@@ -16,6 +16,7 @@ import pytest
 from nonchalant.access import LanePattern, Scope
 from nonchalant.service.front import Route
 from nonchalant.service.routes import ROUTES
+from tests.lessons import lesson
 from tests.service.conftest import OTHER, SENDER, Running
 from tests.service.keyed import a_holder, bearer, hand_out, keyed
 
@@ -258,6 +259,7 @@ def test_what_is_secret_in_the_body_of_an_audited_call_is_not_written() -> None:
 SECRETS = ("holder", "secret", "password", "token", "private")
 
 
+@lesson("tenants-apart")
 @pytest.mark.parametrize("scope", list(Scope), ids=str)
 async def test_the_matrix(place: Place, scope: Scope) -> None:
     headers = await a_holder(place.service, scope, tenant="mine", lanes=(MINE,))
