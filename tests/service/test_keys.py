@@ -16,8 +16,8 @@ import pytest
 
 from nonchalant.access import Scope
 from nonchalant.audit import Check, Head
-from nonchalant.cli.client import find_key
 from nonchalant.errors import BadSettings, CommitUnknown, StoreUnavailable
+from nonchalant.reaching import find_key
 from tests import anvil
 from tests.e2e.rig import until
 from tests.ports import free_port
@@ -164,6 +164,20 @@ async def test_what_did_not_come_about_is_written_too_and_secrets_are_not(
     assert (failed["action"], failed["entry"]) == ("lane.reservation.release.failed", 2)
     assert failed["code"]
     assert holder not in json.dumps((await service.get("/v1/audit", headers=admin))[1])
+
+
+async def test_a_new_webhook_is_named_once_it_is_there_and_its_url_is_not_told(
+    service: Running, admin: dict[str, str]
+) -> None:
+    body = {"url": "https://user:hunter2@hooks.example.org/services/T0KEN?key=s3cr3t", "description": "x"}
+    status, made, _ = await service.call("POST", "/v1/webhooks", json=body, headers=admin)
+    ordered, came = await entries(service)
+    assert "hunter2" not in json.dumps(ordered)
+    assert "T0KEN" not in json.dumps(ordered)
+    if status == 201:
+        assert (came["action"], came["subject"], came["entry"]) == ("webhook.create.made", made["id"], 2)
+    else:
+        assert (came["action"], came["code"]) == ("webhook.create.failed", made["code"])
 
 
 async def test_what_was_never_ordered_is_not_written(service: Running, admin: dict[str, str]) -> None:

@@ -172,7 +172,7 @@ def rpc(place: Place) -> list[Case]:
     ]
 
 
-TRANSACTIONS, LANES = "/v1/transactions", "/v1/lanes/{chain_id}/{address}"
+TRANSACTIONS, LANES, WEBHOOK = "/v1/transactions", "/v1/lanes/{chain_id}/{address}", "/v1/webhooks/{id}"
 
 ROWS: Mapping[tuple[str, str], Cases] = {
     ("POST", TRANSACTIONS): submissions(lambda body: body, 202),
@@ -202,6 +202,16 @@ ROWS: Mapping[tuple[str, str], Cases] = {
     ("GET", "/v1/keys/{id}"): on_keys(200),
     ("POST", "/v1/keys/{id}/revoke"): on_keys(200, {}),
     ("GET", "/v1/audit"): anywhere(),
+    # Only an admin gets so far as to learn that there is none, or that the body is wrong.
+    ("GET", "/v1/webhooks"): anywhere(),
+    ("POST", "/v1/webhooks"): anywhere(400, body=WRONG),
+    ("GET", f"{WEBHOOK}"): anywhere(404),
+    ("PATCH", f"{WEBHOOK}"): anywhere(404, body={"description": "x"}),
+    ("DELETE", f"{WEBHOOK}"): anywhere(404),
+    **{("POST", f"{WEBHOOK}/{verb}"): anywhere(404, body={}) for verb in ("enable", "disable", "rotate", "test")},
+    ("POST", f"{WEBHOOK}/replay"): anywhere(404, body={"after": 0}),
+    ("GET", f"{WEBHOOK}/deliveries"): anywhere(404),
+    ("POST", f"{WEBHOOK}/deliveries/{{delivery_id}}/replay"): anywhere(404, body={}),
     # It tells of every lane.
     ("GET", "/metrics"): anywhere(403, admin=200),
     ("GET", "/livez"): anywhere(),
@@ -226,7 +236,9 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
 
 async def ask(place: Place, route: Route, case: Case, headers: Mapping[str, str]) -> tuple[int, Any]:
     """The status, and what came as JSON; a stream is left at once."""
-    path = route.path.format(**{"id": "x", "chain_id": "1", "address": "x", "nonce": "5"} | dict(case.parts))
+    path = route.path.format(
+        **{"id": "x", "delivery_id": "x", "chain_id": "1", "address": "x", "nonce": "5"} | dict(case.parts)
+    )
     options = {} if case.body is None else {"json": case.body}
     url = place.service.url + path + case.query
     async with place.service.session.request(route.method, url, headers=headers, **options) as answer:

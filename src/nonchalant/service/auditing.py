@@ -1,12 +1,14 @@
 """What people do with their power is written down before it is done.
 
 What cannot be written is not done. So the log has everything that was ordered; where it did not come about, a second
-entry says so, with the problem's code. An order without one was carried out, or cut off on the way.
+entry says so, with the problem's code; where something new came of it, one names it. An order without either was carried
+out, or cut off on the way.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import msgspec
 import structlog
@@ -14,6 +16,7 @@ import structlog
 from nonchalant.audit import Actor, Deed
 from nonchalant.bodies import decode
 from nonchalant.errors import CommitUnknown, NonchalantError, StoreUnavailable
+from nonchalant.logs import redact
 from nonchalant.service.front import Front, Route
 from nonchalant.service.http import Answer, Call, Streaming
 from nonchalant.service.lanes import find_lane, named_lane
@@ -37,24 +40,24 @@ async def carry_out(front: Front, route: Route, call: Call) -> Answer | Streamin
     except CommitUnknown:
         raise StoreUnavailable("the audit log could not be written, so nothing was done; try again") from None
     try:
-        return await route.handle(front, call)
+        answer = await route.handle(front, call)
     except Exception as error:  # whatever it is, it is told, and goes on to whoever answers it
         code = describe(error if isinstance(error, NonchalantError) else NonchalantError())[0].code
-        await _note_failure(front, deed, position, code)
+        await _note_more(front, replace(deed, action=f"{deed.action}.failed", data={"entry": position, "code": code}))
         raise
+    made = answer.headers.get("Location") if isinstance(answer, Answer) else None
+    if made is not None:  # what it is called was not known when it was ordered
+        name = made.rpartition("/")[2]
+        await _note_more(front, replace(deed, action=f"{deed.action}.made", subject=name, data={"entry": position}))
+    return answer
 
 
-async def _note_failure(front: Front, deed: Deed, position: int, code: str) -> None:
-    failed = Deed(
-        actor=deed.actor,
-        action=f"{deed.action}.failed",
-        subject=deed.subject,
-        data={"entry": position, "code": code},
-    )
+async def _note_more(front: Front, deed: Deed) -> None:
+    """What came of it; that it was ordered is written already, so this does not change the answer."""
     try:
-        await front.node.store.note(failed)
+        await front.node.store.note(deed)
     except NonchalantError as error:
-        log.warning("audit.failure_unwritten", entry=position, code=code, reason=str(error))
+        log.warning("audit.unwritten", action=deed.action, subject=deed.about, reason=str(error))
 
 
 async def _parameters(route: Route, call: Call) -> dict[str, object]:
@@ -63,7 +66,8 @@ async def _parameters(route: Route, call: Call) -> dict[str, object]:
         return {}
     body = decode(await call.json_body(may_be_empty=route.may_be_empty), route.takes)
     given: dict[str, object] = msgspec.to_builtins(body)
-    return {name: value for name, value in given.items() if name not in route.unwritten and value is not None}
+    said = {name: value for name, value in given.items() if name not in route.unwritten and value is not None}
+    return dict(redact(None, "", said))  # a URL may carry a token: its host is enough
 
 
 async def _subject(front: Front, route: Route, call: Call) -> str:
