@@ -54,17 +54,21 @@ POINTS = {
 }
 
 # What people ask and want, which the stages never do: there the caller dies, and the owner's part is a commit.
-QUESTIONS = ("transaction", "transactions", "attempts", "history", "lane", "lanes", "standings", "reply")
-WANTS = ("alter_queued", "control", "wish", "withdraw")
-ASKED_BY_PEOPLE = {f"store.{call}" for call in (*QUESTIONS, *WANTS)}
+QUESTIONS = (
+    *("transaction", "transactions", "attempts", "history", "lane", "lanes", "lane_history", "standings", "reply"),
+    *("event_range", "tenants", "numbering", "overview", "key", "keys", "live_keys", "audit_after", "audit_head"),
+)
+WANTS = ("accept_together", "alter_queued", "control", "wish", "withdraw", "add_key", "revoke_key", "note")
+ASKED_BY_PEOPLE = {f"store.{call}" for call in (*QUESTIONS, *WANTS)} | {"endpoint.rpc"}
 
 # Calls that no story here makes: shared accounts, chains that charge for data, a chain that broke its word, the question
-# why something reverted, whose answer is only told, what an attention hook is asked about, and who may have run already
-# in a restored store.
+# why something reverted, whose answer is only told, what an attention hook is asked about, who may have run already in a
+# restored store, and whose the nonces were that are final and have no slot.
 IN_NO_STORY = {
     "endpoint.pending",
     "endpoint.data_fees",
     "endpoint.replay",
+    "store.bound",
     "store.halt",
     "store.marked",
     "store.twin_of",
