@@ -71,7 +71,7 @@ docs: $(VENV) ## renew what is generated: tables of the docs, tests/LESSONS.md
 	@$(BIN)/python -m docs.generate
 	@$(BIN)/python -m tests.lessons
 
-install: $(VENV) $(ANVIL) $(CLIENTS) $(GENERATOR) $(LINTERS) ## set-up only
+install: $(VENV) $(ANVIL) ## set-up only
 
 lock: $(UV) ## renew requirements.lock from pyproject.toml, the image's part of it, and what tests install apart
 	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --upgrade \
