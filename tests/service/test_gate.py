@@ -110,6 +110,18 @@ async def test_a_revoked_key_is_refused_by_the_next_call(service: Running) -> No
     assert (await service.get("/v1/lanes", headers=bearer(written)))[0] == 401
 
 
+async def test_a_key_revoked_at_one_node_is_refused_by_the_next_call_at_another(
+    service: Running, tmp_path: Path
+) -> None:
+    admin = await a_holder(service, Scope.ADMIN)
+    key, written = await hand_out(service, Scope.TX_READ)
+    async with keyed(tmp_path) as other:
+        for _ in range(3):
+            assert (await other.get("/v1/lanes", headers=bearer(written)))[0] == 200
+        assert (await service.call("POST", f"/v1/keys/{key.id}/revoke", headers=admin))[0] == 200
+        assert (await other.get("/v1/lanes", headers=bearer(written)))[0] == 401
+
+
 async def test_a_call_that_waits_ends_when_its_key_is_revoked(service: Running) -> None:
     key, written = await hand_out(service, Scope.TX_READ, Scope.TX_WRITE)
     _, made, _ = await service.post(BODY, headers=bearer(written))
