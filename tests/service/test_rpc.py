@@ -140,8 +140,8 @@ async def test_a_batch_is_answered_in_its_order_and_one_bad_call_spoils_no_other
 
 async def test_a_notification_is_done_and_has_no_answer(stand: Stand) -> None:
     call = json.dumps({"jsonrpc": "2.0", "method": "eth_sendTransaction", "params": [PAY]})
-    assert await post(stand, call) == (200, None)
-    assert await post(stand, f"[{call},{call}]") == (200, None)
+    assert await post(stand, call) == (204, None)
+    assert await post(stand, f"[{call},{call}]") == (204, None)
     assert len(await stand.of(SENDER)) == 3
 
 

@@ -170,7 +170,7 @@ async def test_twenty_thousand_requests_are_answered_and_none_with_a_5xx(live: R
             left -= 1
             raw = body(chance)
             status, answer = await post(service, raw)
-            assert status == 200, (raw[:2_000], status, answer)
+            assert status == (200 if answer else 204), (raw[:2_000], status, answer)
             found = json.loads(answer) if answer else []
             for one in found if isinstance(found, list) else [found]:
                 assert is_answer(one), (raw[:2_000], one)
