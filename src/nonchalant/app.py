@@ -65,7 +65,6 @@ INTAKE_SECONDS = 3.0
 ENGINE_SECONDS = 10.0
 WEBHOOKS_SECONDS = 1.0
 CONNECTIONS_SECONDS = 1.0
-TRACES_SECONDS = 1.0
 STORE_SECONDS = 3.0
 
 # Blocks above a mined transaction that are named; where finality is deeper, the first ones.
@@ -166,7 +165,7 @@ class Nonchalant:
         # Past what a test puts around the store: webhooks are no part of what becomes of a transaction.
         kit = Kit(
             owner=engine.cluster.owner,
-            store=kept,
+            store=observatory.webhook_store(kept),
             stream=stream,
             make_post=partial(Postman, settings.webhook_targets),
             clock=clock,
@@ -175,7 +174,7 @@ class Nonchalant:
         couriers = Couriers(kit, ttl=settings.lease_seconds)
         limits = {lane: account.queue_limit for lane, account in accounts.items()}
         intake = Intake(store, clock, limits=limits, arrived=engine.poke)
-        observatory.look_at(engine, intake, store_kind=kind_of(kept), wakes=wakes_of(kept))
+        observatory.look_at(engine, intake, webhooks=couriers.backlogs, store_kind=kind_of(kept), wakes=wakes_of(kept))
         node = cls(
             settings,
             store=store,
@@ -211,9 +210,9 @@ class Nonchalant:
             await leaving.step("webhooks", webhooks, seconds=WEBHOOKS_SECONDS)
             closing = [one.close() for one in in_turn.from_iterable(endpoints.values())]
             closing += [one.close() for one in quotes.values() if one is not None]
-            await leaving.step("connections", asyncio.gather(*closing), seconds=CONNECTIONS_SECONDS)
             if tracing is not None:
-                await leaving.step("traces", tracing.close(), seconds=TRACES_SECONDS)
+                closing.append(tracing.close())
+            await leaving.step("connections", asyncio.gather(*closing), seconds=CONNECTIONS_SECONDS)
             await leaving.step("store", store.close(), seconds=STORE_SECONDS)
             leaving.over()
 

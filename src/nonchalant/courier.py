@@ -77,7 +77,18 @@ class Courier:
         self.version = 0  # as it was last read
         self.interrupted = asyncio.Event()
         self.failures = 0  # in a row
+        self.lines: dict[str, list[Delivery]] = {}  # what waits, by what must stay in order
+        self.ahead: Millis = 0  # by how much the store's clock is ahead of our ticks
         self._stopping = False
+
+    def now(self) -> Millis:
+        """By the store's clock."""
+        return round(self.kit.clock.monotonic() * 1000) + self.ahead
+
+    def backlog(self) -> tuple[int, Millis]:
+        """How many deliveries wait, and how old the oldest is; 0: none does."""
+        oldest = min((line[0].created_at for line in self.lines.values()), default=None)
+        return sum(map(len, self.lines.values())), 0 if oldest is None else max(0, self.now() - oldest)
 
     def stop(self) -> None:
         self._stopping = True
@@ -124,7 +135,7 @@ class _Round:
         self._courier = courier
         self._post = post
         self._is_full = False
-        self._lines: dict[str, list[Delivery]] = {}  # what waits, by what must stay in order
+        self._lines = courier.lines = dict[str, list[Delivery]]()
         self._due: list[tuple[Millis, str]] = []  # a heap: when the first of each line is to be sent
         self._under_way: dict[asyncio.Task[Said], Delivery] = {}
 
@@ -134,7 +145,7 @@ class _Round:
         courier.interrupted.clear()
         loaded = await courier.kit.store.load_webhook(courier.id, courier.kit.owner, limit=2 * BACKLOG)
         self._hook = loaded.webhook
-        self._ahead = loaded.at - round(courier.kit.clock.monotonic() * 1000)
+        courier.ahead = loaded.at - round(courier.kit.clock.monotonic() * 1000)
         courier.version = self._hook.version
         if self._hook.disabled_at is not None:
             return False
@@ -299,7 +310,7 @@ class _Round:
 
     def _now(self) -> Millis:
         """By the store's clock."""
-        return round(self._courier.kit.clock.monotonic() * 1000) + self._ahead
+        return self._courier.now()
 
 
 def pack(told: Told) -> Parcel:

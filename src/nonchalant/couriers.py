@@ -7,7 +7,7 @@ stops lets it go.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
@@ -54,6 +54,10 @@ class Couriers:
     def poke(self) -> None:
         """Somebody changed a webhook."""
         self._wake.set()
+
+    def backlogs(self) -> Mapping[str, tuple[int, Millis]]:
+        """By webhook that is delivered for here: how much waits, and how old the oldest of it is."""
+        return {id: one.courier.backlog() for id, one in self._working.items() if not one.task.done()}
 
     async def stop(self) -> None:
         """Finish what is under way, and let others go on."""

@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
+from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
 from nonchalant.access import LanePattern, Scope
@@ -19,8 +21,10 @@ from nonchalant.model import LaneKey
 from nonchalant.observing import catalogue as c
 from nonchalant.ports import Store
 from tests.anvil import Anvil
+from tests.postgres import Cluster
 from tests.service.conftest import OTHER, SENDER, SETTINGS, Running, chain, live, running, service
 from tests.service.keyed import a_holder, keyed
+from tests.service.receiver import Message, receiving
 
 __all__ = ["chain", "live", "service"]
 
@@ -251,3 +255,37 @@ async def test_with_many_lanes_only_some_are_told_singly(tmp_path: Path, chain: 
         samples = await until(live, lambda found: value(found, c.LANES_WORKED, chain="31337") == 130)
         told = [key for key in samples if key[0] == c.LANE_IN_FLIGHT.name]
         assert len(told) == c.MOST_LANES
+
+
+async def test_on_postgresql_lost_wake_ups_are_told(tmp_path: Path, postgres: Cluster) -> None:
+    settings = SETTINGS.replace("sqlite:nonchalant.db", f"{postgres.dsn}?schema=watched")
+    async with running(tmp_path, settings) as service:
+        await until(service, lambda found: value(found, c.WAKES_CONNECTED) == 1)
+        samples = parsed(await page(service))
+        assert value(samples, c.WAKES_LOST) == 0
+        assert any(name == c.BUILD.name and ("store", "postgresql") in labels for name, labels in samples)
+        connection = await asyncpg.connect(postgres.dsn)
+        await connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND query LIKE '%LISTEN%'"
+        )
+        await connection.close()
+        samples = await until(service, lambda found: value(found, c.WAKES_LOST))
+        assert value(samples, c.WAKES_LOST) == 1
+
+
+async def test_what_a_receiver_does_not_take_is_told_as_lag(tmp_path: Path) -> None:
+    is_down = True
+
+    async def answer(_: Message) -> web.StreamResponse:
+        return web.Response(status=500 if is_down else 204)
+
+    settings = 'webhook_targets = "any"\n' + SETTINGS
+    async with receiving(answer) as receiver, running(tmp_path, settings) as service:
+        _, made, _ = await service.call("POST", "/v1/webhooks", json={"url": receiver.url})
+        await service.post({"chain_id": 31337, "from": SENDER, "to": OTHER})
+        samples = await until(service, lambda found: value(found, c.WEBHOOK_LAG, webhook=made["id"]))
+        assert (value(samples, c.WEBHOOK_WAITING, webhook=made["id"]) or 0) >= 1
+        await until(service, lambda found: value(found, c.WEBHOOK_TRIES, outcome="failed"))
+        is_down = False
+        samples = await until(service, lambda found: value(found, c.WEBHOOK_TRIES, outcome="delivered"))
+        assert (value(samples, f"{c.WEBHOOK_SECONDS}_count") or 0) >= 1

@@ -228,6 +228,23 @@ SENDS: Final = _counter(
     "answer",
 )
 
+# --- webhooks that this node delivers for ---
+
+WEBHOOK_LAG: Final = _gauge(
+    "webhook_lag_seconds", "Age of the oldest delivery that its receiver has not taken; 0: there is none.", "webhook"
+)
+WEBHOOK_WAITING: Final = _gauge(
+    "webhook_waiting", "Deliveries that wait, for their turn or for another try.", "webhook"
+)
+WEBHOOK_TRIES: Final = _counter(
+    "webhook_tries_total",
+    "Deliveries that were tried: `delivered`, `failed` (it is tried again), or `given_up`.",
+    "outcome",
+)
+WEBHOOK_SECONDS: Final = _histogram(
+    "webhook_seconds", "How long deliveries took from the event to the receiver's word that it has it.", buckets=SLOW
+)
+
 # --- calls ---
 
 CALLS: Final = _counter(
@@ -270,6 +287,7 @@ CATALOGUE: Final = (*OWN, *_PROCESS)
 ZEROS: Final[dict[Metric, tuple[str, ...]]] = {
     INTAKE_ANSWERS: ("accepted", "repeated", "queue_full"),
     LANE_RESTARTS: ("expected", "unexpected", "poisoned"),
+    WEBHOOK_TRIES: ("delivered", "failed", "given_up"),
     LEASE_CHANGES: ("taken", "refused", "lost", "released"),
     STORE_ERRORS: ("unavailable", "commit_unknown", "unreadable", "unexpected"),
 }

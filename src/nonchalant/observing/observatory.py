@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -20,7 +20,7 @@ from nonchalant.observing.commits import Counting, Observer
 from nonchalant.observing.tallies import Readings, Tallies
 from nonchalant.observing.vitals import Vitals
 from nonchalant.observing.watched import EndpointHealth, WatchedStore, watch_endpoint, watch_signer
-from nonchalant.ports import Clock, Endpoint, Signer, Store
+from nonchalant.ports import Clock, Endpoint, Signer, Store, WebhookStore
 
 if TYPE_CHECKING:
     from nonchalant.observing.traces import Tracing  # which an installation need not have
@@ -41,6 +41,7 @@ class Observatory:
         self._endpoints: list[EndpointHealth] = []
         self._engine: Engine | None = None
         self._intake: Intake | None = None
+        self._webhooks: Callable[[], Mapping[str, tuple[int, Millis]]] = dict
         self._store: Store | None = None
         self._store_kind = ""
         self._wakes: Callable[[], tuple[int, bool]] | None = None
@@ -49,12 +50,15 @@ class Observatory:
     # the ports
 
     def store(self, store: Store) -> Store:
-        watched = WatchedStore(
+        self._watched = WatchedStore(
             store, tallies=self.tallies, vitals=self.vitals, clock=self._clock, observers=self._observers
         )
-        self._store = watched.watched()
+        self._store = self._watched.watched()
         self._backlog = readings.Backlog(self._store, self._clock)
         return self._store
+
+    def webhook_store(self, store: WebhookStore) -> WebhookStore:
+        return self._watched.for_webhooks(store)
 
     def endpoint(self, chain_id: int, endpoint: Endpoint) -> Endpoint:
         health = EndpointHealth(chain_id, endpoint.name)
@@ -65,10 +69,18 @@ class Observatory:
         return watch_signer(signer, self.tallies, self._clock)
 
     def look_at(
-        self, engine: Engine, intake: Intake, *, store_kind: str, wakes: Callable[[], tuple[int, bool]] | None
+        self,
+        engine: Engine,
+        intake: Intake,
+        *,
+        webhooks: Callable[[], Mapping[str, tuple[int, Millis]]],
+        store_kind: str,
+        wakes: Callable[[], tuple[int, bool]] | None,
     ) -> None:
-        """The parts that are asked when somebody looks. `wakes`: how often wake-ups were lost, and if they are heard."""
+        """The parts that are asked when somebody looks. `webhooks`: how much waits for each, and how old it is; `wakes`: how
+        often wake-ups were lost, and if they are heard."""
         self._engine, self._intake, self._store_kind, self._wakes = engine, intake, store_kind, wakes
+        self._webhooks = webhooks
         self.tallies.begin(engine.followers)
         if self._tracing is not None:
             self._tracing.node = engine.cluster.owner
@@ -134,6 +146,7 @@ class Observatory:
         if self._wakes is not None:
             lost, connected = self._wakes()
             found |= {c.WAKES_LOST: {(): lost}, c.WAKES_CONNECTED: {(): float(connected)}}
+        found |= readings.of_webhooks(self._webhooks())
         if self._intake is not None:
             found[c.INTAKE_WAITING] = {(): self._intake.waiting}
         if self._engine is not None and self._backlog is not None:

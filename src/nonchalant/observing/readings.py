@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Final
@@ -139,6 +139,13 @@ def of_store(overview: Overview | None, chains: Iterable[int]) -> Readings:
         c.LANES: {
             (str(one), condition): overview.lanes.get((one, condition), 0) for one in chains for condition in CONDITIONS
         },
+    }
+
+
+def of_webhooks(backlogs: Mapping[str, tuple[int, Millis]]) -> Readings:
+    return {
+        c.WEBHOOK_WAITING: {(webhook,): waiting for webhook, (waiting, _) in backlogs.items()},
+        c.WEBHOOK_LAG: {(webhook,): age / 1000 for webhook, (_, age) in backlogs.items()},
     }
 
 

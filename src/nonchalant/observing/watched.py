@@ -7,14 +7,23 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar, cast
 
 from nonchalant import policy
-from nonchalant.errors import CommitUnknown, LeaseLost, NodeRefused, RowMoved, StoreUnavailable, Unreadable
+from nonchalant.errors import (
+    CommitUnknown,
+    LeaseLost,
+    NodeRefused,
+    NonchalantError,
+    RowMoved,
+    StoreUnavailable,
+    Unreadable,
+)
 from nonchalant.model import Answer, Transaction, View
 from nonchalant.observing import catalogue as c
 from nonchalant.observing.commits import Observer
 from nonchalant.observing.tallies import Tallies
 from nonchalant.observing.vitals import Vitals
-from nonchalant.ports import Acceptance, Clock, Endpoint, Signer, Store
+from nonchalant.ports import Acceptance, Clock, Endpoint, Signer, Store, WebhookStore
 from nonchalant.rejections import Fate
+from nonchalant.webhooks import Delivery, DeliveryState
 
 P = TypeVar("P")
 Act = Callable[..., Awaitable[Any]]
@@ -38,6 +47,12 @@ TIMED: Final = frozenset(
 
 _FATES: Final = {Fate.ACCEPTED: "accepted", Fate.POSSIBLY_SENT: "unknown"}
 
+_TRIES: Final = {
+    DeliveryState.DELIVERED: "delivered",
+    DeliveryState.PENDING: "failed",
+    DeliveryState.FAILED: "given_up",
+}
+
 
 class WatchedStore:
     """Tells what a store is asked, and what comes of it."""
@@ -50,6 +65,17 @@ class WatchedStore:
         self._clock = clock
         self._observers = observers
         self._store = store
+
+    def for_webhooks(self, store: WebhookStore) -> WebhookStore:
+        told: dict[str, Tell] = {"record_deliveries": self._delivered}
+        return around(store, WebhookStore, lambda name, act: self._timed(name, act, told.get(name)))
+
+    def _delivered(self, _: Any, args: tuple[Any, ...], __: dict[str, Any]) -> None:
+        tried: Sequence[Delivery] = args[2]
+        for one in tried:
+            self._tallies.count(c.WEBHOOK_TRIES, _TRIES[one.state])
+            if one.state is DeliveryState.DELIVERED and one.ended_at is not None:
+                self._tallies.see(c.WEBHOOK_SECONDS, (one.ended_at - one.created_at) / 1000)
 
     def watched(self) -> Store:
         told: dict[str, Tell] = {
@@ -96,6 +122,8 @@ class WatchedStore:
                 self._tallies.count(c.STORE_ERRORS, "commit_unknown")
             case Unreadable():
                 self._tallies.count(c.STORE_ERRORS, "unreadable")
+            case NonchalantError():
+                pass  # an answer: it is not there, it is another's, it may have run
             case _:
                 self._tallies.count(c.STORE_ERRORS, "unexpected")
 
