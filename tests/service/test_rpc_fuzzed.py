@@ -24,9 +24,10 @@ AT_ONCE = 24
 SENDS = 0.005
 
 HASH = "0x" + "ab" * 32
+# Not eth_feeHistory: anvil 1.7.1 aborts when it is asked for too many blocks.
 READING = (
     *("eth_blockNumber", "eth_getBlockByNumber", "eth_call", "eth_getLogs", "eth_gasPrice", "eth_getBalance"),
-    *("eth_getCode", "net_listening", "web3_clientVersion", "eth_feeHistory", "eth_newFilter", "eth_subscribe"),
+    *("eth_getCode", "net_listening", "web3_clientVersion", "eth_newFilter", "eth_subscribe"),
     *("eth_estimateGas", "debug_traceTransaction", "admin_peers", "eth_sendBundle", "", "é", "a" * 300, "rpc.on"),
 )
 ODD: tuple[Any, ...] = (
@@ -182,5 +183,6 @@ async def test_twenty_thousand_requests_are_answered_and_none_with_a_5xx(live: R
     with structlog.testing.capture_logs() as logged:
         await asyncio.gather(*(ask() for _ in range(AT_ONCE)))
     print(f"fuzzed JSON-RPC: {REQUESTS} requests, answered {seen.most_common()}")
+    assert chain.process.returncode is None  # or whatever was passed on to it was not tested
     assert [line for line in logged if line["log_level"] in ("error", "critical")] == []
     assert {"result", -32700, -32600, -32601, -32602, -32000} <= set(seen)
