@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from nonchalant.access import LanePattern, Scope
 from nonchalant.interest import KINDS
 from nonchalant.model import Event, LaneKey
 from nonchalant.service import events
 from nonchalant.service.asgi import Limits
 from tests.e2e.rig import until
 from tests.service.conftest import OTHER, SENDER, Running, running
+from tests.service.keyed import OPERATOR, a_holder, bearer, hand_out, keyed
 from tests.service.listening import listening
 
 LANE = f"31337:{SENDER}"
@@ -236,3 +238,27 @@ def test_the_kinds_are_those_that_can_be_told() -> None:
     from docs.inventory import events as told
 
     assert set(KINDS) == {event.name for event in told()}
+
+
+async def test_each_key_hears_of_its_own_transactions_and_lanes_until_it_is_revoked(tmp_path: Path) -> None:
+    async with keyed(tmp_path) as service:
+        both = (Scope.TX_WRITE, Scope.TX_READ)
+        mine = await a_holder(service, *both, tenant="mine")
+        yours = await a_holder(service, *both, tenant="yours", lanes=(LanePattern(31337, SENDER),))
+        admin = await a_holder(service, Scope.ADMIN)
+        key, written = await hand_out(service, *both, tenant="mine")
+        ids = {name: await accept(service, headers=headers) for name, headers in (("mine", mine), ("yours", yours))}
+        for headers, expected in ((mine, [ids["mine"]]), (yours, [ids["yours"]]), (admin, list(ids.values()))):
+            async with listening(service.session, service.url, headers=headers, after="0", kind="tx.*") as listener:
+                last = await accept(service, headers=yours if headers == yours else mine)
+                found = await listener.until(lambda seen: last in [event["tx"] for event in seen])  # noqa: B023
+                # Whatever is of others, or of a run of this loop before, is not among them unless it may be.
+                assert [event["tx"] for event in found][: len(expected)] == expected
+        foreign = f"31337:{OTHER}"
+        for headers, query in ((mine, {"tx": ids["yours"]}), (yours, {"lane": foreign})):
+            assert (await service.get("/v1/events", headers=headers, params=query))[0] == 404
+        assert (await service.get("/v1/events"))[0] == 401
+        async with listening(service.session, service.url, headers=bearer(written), kind="tx.*") as listener:
+            await service.node.keyring.revoke(key.id, OPERATOR)
+            await accept(service, headers=mine)
+            assert await listener.next() is None

@@ -111,6 +111,15 @@ async def test_only_what_is_wanted_is_delivered(hooked: Running, receiver: Recei
     assert sorted(one.kind for one in got) == ["tx.accepted", "tx.held", "tx.held", "tx.released"]
 
 
+async def test_a_webhook_may_be_kept_to_one_tenant(hooked: Running, receiver: Receiver) -> None:
+    other = await hook(hooked, receiver.url + "/other", kinds=["tx.*"], tenant="other")
+    await hook(hooked, receiver.url + "/ours", kinds=["tx.*"], tenant="default")
+    tx_id = await accept(hooked)
+    await bother(hooked, tx_id)
+    await receiver.has(3)
+    assert (await hooked.get(f"/v1/webhooks/{other['id']}/deliveries"))[1]["deliveries"] == []
+
+
 async def test_what_is_wrong_with_a_webhook_is_said(hooked: Running) -> None:
     for body, field in (
         ({}, "url"),
