@@ -1,7 +1,7 @@
 """Counting, as cheaply as Python can: everything happens on one event loop, so nothing is locked.
 
 prometheus-client writes the page. It does not count: with its locks, an observation took 1.3 µs and a count with labels
-2.7 µs where these take 0.4 µs, and a transaction on its way makes some twenty of them.
+2.7 µs where an observation here takes 0.33 µs, and a transaction on its way makes some twenty of them.
 """
 
 from __future__ import annotations
