@@ -149,7 +149,7 @@ async def test_what_was_replaced_meanwhile_is_found_and_shown_as_it_was_asked_fo
 
 
 async def test_contracts_are_deployed_and_called(blocking: tuple[Web3, BlockingClient], chain: Anvil) -> None:
-    w3, _ = blocking
+    w3, client = blocking
     w3.eth.default_account = CHECKSUMMED
     abi = [{"type": "function", "name": "count", "inputs": [], "outputs": [], "stateMutability": "nonpayable"}]
 
@@ -160,7 +160,8 @@ async def test_contracts_are_deployed_and_called(blocking: tuple[Web3, BlockingC
         counter = w3.eth.contract(made.contractAddress, abi=abi)
         hashes = [counter.functions.count().transact() for _ in range(3)]
         receipts = [w3.eth.wait_for_transaction_receipt(hash, timeout=120) for hash in hashes]
-        assert [(one.status, len(one.logs)) for one in receipts] == [(1, 1)] * 3
+        told = [(int(tx.nonce or 0), tx.attempts[0].gas, len(tx.attempts), tx.failure) for tx in client.transactions()]
+        assert [(one.status, len(one.logs)) for one in receipts] == [(1, 1)] * 3, told
         return int.from_bytes(w3.eth.get_storage_at(made.contractAddress, 0))
 
     async with mining(chain):

@@ -112,6 +112,8 @@ class Answers:
     def _receipt(self, method: str, params: Any) -> Answer:
         response: Response = yield AskNode(method, params)
         asked = params[0]
+        if response.get("result") is not None and (tx_id := self.ids.get(asked)) is not None:
+            yield lambda client: seen_mined(client, tx_id)
         tx = yield from self._ours(asked, response)
         if tx is None:
             return response
@@ -119,6 +121,7 @@ class Answers:
             if attempt.kind in CARRIES_PAYLOAD and attempt.hash != asked:
                 other: Response = yield AskNode(method, [attempt.hash])
                 if other.get("result") is not None:
+                    yield lambda client: seen_mined(client, tx.id)
                     return _result(renamed(other["result"], asked, "transactionHash"))
         if tx.state in LIVE_STATES:
             return response
@@ -186,6 +189,16 @@ async def by_hash(client: Client, hash: str) -> TransactionView | None:
         return await anext(client.transactions(hash=hash), None)
     except BadRequest:  # it is no hash; the node said what it thinks of it
         return None
+
+
+async def seen_mined(client: Client, tx_id: str) -> None:
+    """Until the service has seen the block too, or for a few seconds: gas is estimated on the newest block that it knows,
+    and what is sent next may rest on this one."""
+    clock = SystemClock()
+    deadline = clock.monotonic() + ONE_LOOK
+    tx = await client.get(tx_id)
+    while tx.receipt is None and tx.state in LIVE_STATES and (left := deadline - clock.monotonic()) > 0:
+        tx = await client.get(tx_id, wait=left, after=tx.version)
 
 
 async def with_a_hash(client: Client, tx: TransactionView, seconds: float) -> TransactionView:
