@@ -153,6 +153,10 @@ class Reason:
         return self.told is None and self.tries < tries and self.asked_at != head
 
 
+# A wait that lasts is in the log this often.
+TOLD_AGAIN: Millis = 60_000
+
+
 @dataclass(slots=True)
 class ForeignUse:
     """What is known of final nonces that have no slot here, and of the search for who used them."""
@@ -220,6 +224,7 @@ class Desk:
     prove_after: Millis = 0  # in ticks: they could not be read
     proofs_failed: int = 0  # in a row
     waits: dict[str, tuple[Millis, str]] = field(default_factory=dict)  # by stage: since when, in ticks, and for what
+    tell_wait_after: dict[str, Millis] = field(default_factory=dict)  # in ticks, by what waits
     paused_until: Millis = 0  # in ticks: the signer failed
     signatures: int = 0  # that it gave
     signed_last: bytes | None = None  # the digest of the last one
@@ -395,6 +400,13 @@ class Desk:
         """Gas the payload needs on top of our head."""
         top, address = self.head.top, self.key.address
         return await self.eyes.ask(lambda endpoint: endpoint.estimate(address, payload, top))
+
+    def is_worth_telling(self, wait: str) -> bool:
+        """Whether the log should have it that this waits: at first, and then once a minute."""
+        if self.ticks() < self.tell_wait_after.get(wait, 0):
+            return False
+        self.tell_wait_after[wait] = self.ticks() + TOLD_AGAIN
+        return True
 
     def lasting_wait(self, longest: Millis) -> str | None:
         """What a stage has waited for longer than that; None: none has."""

@@ -426,7 +426,8 @@ class Engine:
                 await desk.commit(work)
                 return
             except (Unreachable, NodeRefused) as error:
-                log.info("lane.waits_for_chain", lane=str(desk.key), reason=str(error))
+                if desk.is_worth_telling("take-over"):
+                    log.info("lane.waits_for_chain", lane=str(desk.key), reason=str(error))
                 await troubles.tell_trouble(desk, follower)
                 desk.check_lease()
                 await nap(self._clock, desk.wake, TICK_SECONDS)
@@ -475,7 +476,8 @@ class Engine:
             desk.strikes.careful |= desk.careful
             raise
         except (Unreachable, NodeRefused) as error:
-            log.info("stage.waits", stage=stage.__name__, lane=str(desk.key), reason=str(error))
+            if desk.is_worth_telling(desk.stage):
+                log.info("stage.waits", stage=stage.__name__, lane=str(desk.key), reason=str(error))
             desk.assign_due = True
             since, _ = desk.waits.get(desk.stage, (desk.ticks(), ""))
             desk.waits[desk.stage] = (since, f"{desk.stage} waits: {error}; look at the endpoints")

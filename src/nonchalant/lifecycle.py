@@ -286,15 +286,12 @@ def _facts(tx: Transaction, move: Move, *, fork: bool) -> list[tuple[str, dict[s
             return [
                 (
                     "attempt.bumped",
-                    {
-                        "nonce": tx.nonce,
-                        "hash": hash,
-                        "kind": kind.value,
-                        "max_fee": str(fees.max_fee),
-                        "priority": _text(fees.priority),
-                    },
+                    {"nonce": tx.nonce, "hash": hash, "kind": kind.value} | _offer(fees),
                 )
             ]
+        case Valued(fees) if tx.state is State.QUEUED:
+            # No attempt follows that would tell of it before it has a nonce.
+            return [("attempt.bumped", slot | {"kind": AttemptKind.BUMP.value} | _offer(fees))]
         case Valued() | Forked():
             return []
         case Replaced():
@@ -338,6 +335,12 @@ def _outcome(tx: Transaction, move: Confirmed | Reverted) -> dict[str, object]:
     block, cost = tx.receipt.block, str(tx.receipt.cost)
     why = {"reason": move.reason} if isinstance(move, Reverted) else {}
     return {"block": block.number, "block_hash": block.hash, "cost": cost, **why}
+
+
+def _offer(fees: Speed | Fees) -> dict[str, object]:
+    if isinstance(fees, Speed):
+        return {"speed": fees.value}
+    return {"max_fee": str(fees.max_fee), "priority": _text(fees.priority)}
 
 
 def _text(amount: int | None) -> str | None:

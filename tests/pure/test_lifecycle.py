@@ -180,6 +180,20 @@ def test_another_price_changes_what_may_be_offered_and_nothing_else(state: State
     assert (tx.fees, tx.state, tx.hash) == (Fees(7), state, IN_STATE[state].hash)
 
 
+@pytest.mark.parametrize(
+    ("fees", "told"),
+    [
+        (Fees(7, 2), {"max_fee": "7", "priority": "2"}),
+        (Fees(7), {"max_fee": "7", "priority": None}),
+        (Speed.FAST, {"speed": "fast"}),
+    ],
+)
+def test_another_price_is_told_where_no_attempt_tells_of_it(fees: Speed | Fees, told: dict[str, object]) -> None:
+    bumped = {"nonce": None, "hash": None, "kind": "bump"} | told
+    assert facts(State.QUEUED, Valued(fees)) == [("attempt.bumped", bumped)]
+    assert facts(State.SENT, Valued(fees)) == []
+
+
 @pytest.mark.parametrize("state", sorted(LIVE_STATES))
 def test_a_replaced_payload_is_kept_and_the_new_one_has_a_version_of_its_own(state: State) -> None:
     tx = moved(state, Replaced(OTHER))

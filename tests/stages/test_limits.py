@@ -209,3 +209,13 @@ async def test_a_lane_that_breaks_again_and_again_is_marked_and_the_mark_goes(
     assert await rig.state(tx) is State.CONFIRMED
     await rig.advance(40.0)
     assert await rig.lane_mark() is None
+
+
+@staged()
+async def test_a_wait_for_the_chain_is_in_the_log_once_a_minute_and_not_each_round(rig: Rig) -> None:
+    for voice in rig.endpoints:
+        voice.fail("account", unreachable())
+    await rig.submit("pay")
+    await rig.advance(150.0)
+    told = [line for line in rig.trace.lines if "waits_for_chain" in line or "stage.waits" in line]
+    assert 1 <= len(told) <= 4

@@ -124,6 +124,9 @@ RULES: tuple[Rule, ...] = (
         rf"\bmethod\b[\w\s/]{{0,60}}?\b{_NOT} (be )?(found|exist|available|supported|enabled|implemented|allowed|whitelisted)",
         r"(unsupported|unknown|unavailable|invalid|no such|disabled) (json rpc |rpc )?method|method is disabled",
         r"\beth (send|get|call|estimate|sign)[\w\s]{0,40}\bnot (supported|available|allowed|enabled)",
+        # A gateway that serves several chains speaks of where the call went, and not of what was signed.
+        r"(chain|network)( id)? ... \b(plan|subscription|tier|api key|project|request path|request url|route)\b",
+        r"\b(plan|subscription|tier|api key|project|request path|request url|route)\b ... (chain|network)",
     ),
     # 4. Accepted, however much it sounds like a failure.
     _rule(
