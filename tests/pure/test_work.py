@@ -142,6 +142,12 @@ def test_a_transaction_s_mark_is_news_when_its_reason_is_another_one() -> None:
     assert [tx.attention and tx.attention.code for tx in work.change().transactions] == [MARK.code, "other"]
 
 
+def test_a_lane_without_a_mark_has_none_to_lose() -> None:
+    work = Work(a_lane(), 5)
+    work.mark_lane(None)
+    assert not work
+
+
 def test_a_mark_whose_words_have_changed_is_renewed_in_silence_and_not_often() -> None:
     newer, marked = Attention(MARK.code, "it lacks 5 wei", 9), a_transaction("a", attention=MARK)
     soon = Work(a_lane(), marked.updated_at + RENEWED_AFTER - 1)
