@@ -14,9 +14,10 @@ from generated.api.transactions import (  # noqa: E402
     get_history,
     get_transaction,
     list_transactions,
+    post_batch,
     post_transaction,
 )
-from generated.models import FeesBody, Problem, ReasonBody, Speed, State, TransactionBody  # noqa: E402
+from generated.models import BatchBody, FeesBody, Problem, ReasonBody, Speed, State, TransactionBody  # noqa: E402
 
 SENDER = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
 OTHER = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
@@ -42,8 +43,16 @@ with Client(base_url=url, timeout=120) as client:
     page = list_transactions.sync(client=client, state=State.CONFIRMED, from_=SENDER, limit=1)
     assert [tx.id for tx in page.transactions] == [sent.id]
 
+    together = BatchBody(transactions=[body, body])
+    batch = post_batch.sync(client=client, body=together, idempotency_key="both")
+    assert [tx.batch for tx in batch.transactions] == [batch.batch, batch.batch]
+    assert len(list_transactions.sync(client=client, batch=batch.batch).transactions) == 2
+    for tx in batch.transactions:
+        while get_transaction.sync(client=client, id=tx.id, wait=30).state != State.CONFIRMED:
+            pass
+
     lane = get_lane.sync(client=client, chain_id=31337, address=SENDER)
-    assert (lane.next_nonce, lane.control.mode) == (1, "open")
+    assert (lane.next_nonce, lane.control.mode) == (3, "open")
     assert (
         pause_lane.sync(client=client, chain_id=31337, address=SENDER, body=ReasonBody(reason="a look")).control.mode
         == "paused"

@@ -171,7 +171,20 @@ def _schemas() -> dict[str, Any]:
             # A name that nothing has is for the docs' test to find.
             if field in schemas.get(name, {}).get("properties", {}):
                 schemas[name]["properties"][field]["description"] = about
+    _say_items(schemas)
     return schemas
+
+
+def _say_items(schema: Any) -> None:
+    """A list of anything says so: generators take no list that does not say of what."""
+    if isinstance(schema, dict):
+        if schema.get("type") == "array":
+            schema.setdefault("items", {})
+        for part in schema.values():
+            _say_items(part)
+    elif isinstance(schema, list):
+        for part in schema:
+            _say_items(part)
 
 
 def _problem(status: int) -> dict[str, Any]:
