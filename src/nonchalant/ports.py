@@ -98,7 +98,7 @@ class Endpoint(Protocol):
         """Everything the block executed; `Unreachable` if it does not have the block."""
 
     async def estimate(self, sender: Address, payload: Payload, block: BlockRef) -> int:
-        """Gas the payload needs on top of this block; `NodeRefused` if it cannot run, in words if its ABI has them."""
+        """Gas the payload needs on top of its newest block, which has this one below it; `NodeRefused` if it cannot run, in words if its ABI has them."""
 
     async def replay(self, sender: Address, payload: Payload, gas: int, block: BlockRef) -> str | None:
         """Why the payload, executed in this block, reverted, by running it on the block before.

@@ -230,7 +230,7 @@ async def test_a_reverted_transaction_is_reported_as_such_and_a_creation_names_i
     assert (await endpoint.executed(created.block))[1].to is None
 
 
-async def test_estimates_are_for_the_block_and_refusals_carry_the_nodes_words(node, endpoint):
+async def test_estimates_are_for_the_newest_block_and_refusals_carry_the_nodes_words(node, endpoint):
     head = (await endpoint.view()).head
     assert await endpoint.estimate(ALICE, Payload(to=BOB, value=1), head) == 21_000
     assert await endpoint.estimate(ALICE, Payload(to=None, data=RETURNS_NOTHING), head) > 53_000
@@ -242,6 +242,15 @@ async def test_estimates_are_for_the_block_and_refusals_carry_the_nodes_words(no
     await node.set_code("0x" + "ef" * 20, OVERFLOWS)
     with pytest.raises(NodeRefused, match=r"^execution reverted: arithmetic overflow or underflow \(panic 0x11\)$"):
         await endpoint.estimate(ALICE, Payload(to="0x" + "ef" * 20), head)
+
+
+async def test_what_our_head_does_not_show_yet_is_estimated_as_it_will_run(node, endpoint):
+    """A caller may have seen the block already; for a contract that is not there, a transfer's gas would seem enough."""
+    before = (await endpoint.view()).head
+    await node.mine()
+    await node.set_code("0x" + "ed" * 20, bytes.fromhex("6001600055"))  # it stores a one
+    await node.mine()
+    assert await endpoint.estimate(ALICE, Payload(to="0x" + "ed" * 20), before) > 40_000
 
 
 async def test_the_market_has_a_base_fee_and_a_tip_for_every_speed(node, endpoint, alice):

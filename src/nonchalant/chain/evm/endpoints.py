@@ -160,8 +160,10 @@ class EvmEndpoint:
         return found[1]
 
     async def estimate(self, sender: Address, payload: Payload, block: BlockRef) -> int:
+        # On its newest block, which has ours below it: a caller may have seen there what our head does not show yet, a
+        # contract that it calls now, and for what is not there any gas would seem enough.
         at = hex(block.number)
-        question = Call("eth_estimateGas", (_as_call(sender, payload), at))
+        question = Call("eth_estimateGas", (_as_call(sender, payload), "latest"))
         estimate, header = await self._ask(question, _header_at(at))
         found = self._must_have(block, header)
         if isinstance(estimate, NodeRefused):
