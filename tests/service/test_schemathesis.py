@@ -22,7 +22,8 @@ HOOKS = Path(__file__).with_name("schemathesis_hooks.py")
 PARTS = {
     ("--include-tag", "lanes"): 40,
     ("--include-tag", "rpc"): 200,
-    ("--exclude-tag-regex", "^(lanes|rpc)$"): 78,
+    ("--include-tag", "transactions"): 78,
+    ("--exclude-tag-regex", "^(lanes|rpc|transactions)$"): 78,
 }
 SHARE = float(os.environ.get("SCHEMATHESIS_SHARE", "1"))  # of it, by hand
 CASES = 5_000
