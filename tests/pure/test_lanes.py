@@ -54,6 +54,12 @@ def test_nonces_given_out_are_free_unused_distinct_and_ascending(lane: Lane, wan
 
 
 @given(lanes(), st.integers(1, 10))
+def test_what_can_be_given_is_what_is_given_out(lane: Lane, wanted: int) -> None:
+    taken = lane.take(wanted)
+    assert [nonce for nonce in range(taken[-1] + 1) if lane.can_give(nonce)] == taken
+
+
+@given(lanes(), st.integers(1, 10))
 def test_no_hole_stays_below_a_nonce_that_is_given_out(lane: Lane, wanted: int) -> None:
     taken = lane.take(wanted)
     below = set(range(max(lane.count, lane.record.settled_below), taken[-1]))
