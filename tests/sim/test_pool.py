@@ -92,9 +92,14 @@ def test_funds_must_cover_everything_the_account_has_in_the_pool() -> None:
     assert here.offer(tx(6), ledger, BASE) is No.NO_FUNDS
 
 
+def test_gas_above_the_cap_of_a_chain_that_has_one_is_refused_at_any_price() -> None:
+    for cap, refused in ((GAS_CAP, True), (None, False)):
+        verdict = Pool(GETH, limit=4, gas_cap=cap).offer(tx(4, gas=GAS_CAP + 1), LEDGER, BASE)
+        assert (verdict is No.GREEDY) is refused
+
+
 def test_gas_below_the_intrinsic_cost_is_faulty_whatever_else_holds() -> None:
     assert pool().offer(tx(4, gas=21_000), LEDGER, BASE) is No.FAULTY
-    assert pool().offer(tx(4, gas=GAS_CAP + 1), LEDGER, BASE) is No.GREEDY
 
 
 def test_a_cap_below_the_base_fee_is_kept_or_refused_but_never_picked() -> None:

@@ -44,6 +44,7 @@ class Terrain:
     tagged: bool = True  # it has a `finalized` tag; without one, finality is a depth, and never stalls
     account_limit: int = 16
     data_price: Wei = 0  # charged a byte beside gas, as layer 2s do
+    gas_cap: int | None = None  # of one transaction, as EIP-7825 has it
     gossip: float = 0.8  # how likely one node's transaction reaches another
 
 
@@ -75,7 +76,7 @@ class SimChain:
         ]
 
     def _endpoint(self, number: int, flavour: Flavour) -> SimEndpoint:
-        pool = Pool(flavour, limit=self.terrain.account_limit)
+        pool = Pool(flavour, limit=self.terrain.account_limit, gas_cap=self.terrain.gas_cap)
         name = f"{flavour.name}-{number}"
         endpoint = SimEndpoint(name, self._loop, self._chance, self.head, pool, self._decode)
         endpoint.legacy = self.terrain.legacy

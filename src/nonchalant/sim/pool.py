@@ -11,7 +11,7 @@ from enum import StrEnum, auto
 
 from nonchalant.model import Accepted, Account, Address, Answer, Hash, Refused, Wei
 from nonchalant.sim.blocks import Ledger, gas_price
-from nonchalant.sim.wire import GAS_CAP, SimTx
+from nonchalant.sim.wire import SimTx
 
 REPLACEMENT_PERCENT = 10
 
@@ -127,10 +127,11 @@ FLAVOURS = (GETH, RETH, BESU, GATEWAY)
 class Pool:
     """What one node holds. `limit` is per account; faults lower it."""
 
-    def __init__(self, flavour: Flavour, *, limit: int, least_tip: Wei = 1) -> None:
+    def __init__(self, flavour: Flavour, *, limit: int, least_tip: Wei = 1, gas_cap: int | None = None) -> None:
         self.flavour = flavour
         self.gapped = flavour.gapped  # faults give it another client's manners
         self.limit = limit
+        self.gas_cap = gas_cap  # of one transaction; None: the block's limit is all there is
         self.least_tip = least_tip
         self._held: dict[Address, dict[int, SimTx]] = {}
 
@@ -142,7 +143,7 @@ class Pool:
         gap = self._next_executable(held, account.count)
         checks: Sequence[tuple[bool, No]] = (
             (tx.gas < tx.intrinsic_gas, No.FAULTY),
-            (tx.gas > GAS_CAP, No.GREEDY),
+            (self.gas_cap is not None and tx.gas > self.gas_cap, No.GREEDY),
             (other is not None and other.hash == tx.hash, No.KNOWN),
             (tx.nonce < account.count, No.NONCE_TOO_LOW),
             (tx.tip < self.least_tip, No.UNDERPRICED),
@@ -170,7 +171,7 @@ class Pool:
         message = words.format(
             gas=tx.gas,
             needed=tx.intrinsic_gas,
-            cap=GAS_CAP,
+            cap=self.gas_cap,
             nonce=tx.nonce,
             count=account.count,
             balance=account.balance,

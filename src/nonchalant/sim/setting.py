@@ -13,6 +13,7 @@ from nonchalant.sim.chain import Terrain
 from nonchalant.sim.chance import Chance
 from nonchalant.sim.endpoint import GWEI
 from nonchalant.sim.pool import FLAVOURS
+from nonchalant.sim.wire import GAS_CAP
 from nonchalant.windows import Pace
 
 BEGAN: Millis = 1_700_000_000_000
@@ -38,6 +39,7 @@ def terrains(chance: Chance) -> dict[int, Terrain]:
             legacy=chance.random() < 0.2,
             tagged=chance.random() < 0.8,
             account_limit=chance.choice([4, 8, 16, 16]),
+            gas_cap=GAS_CAP,
         )
         for chain_id in range(1, chance.choice([2, 2, 2, 3]))
     }
