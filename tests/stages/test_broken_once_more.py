@@ -132,7 +132,10 @@ def test_calls_that_send_no_body_do_not_make_the_probes_fail() -> None:
 
     async def main() -> int:
         node = SimpleNamespace(
-            settings=SimpleNamespace(listen="127.0.0.1:8645"), known_lanes={}, new_id=lambda: "tx_1", store=None
+            settings=SimpleNamespace(listen="127.0.0.1:8645", auth="off"),
+            known_lanes={},
+            new_id=lambda: "tx_1",
+            store=None,
         )
         service = Service(node)  # type: ignore[arg-type]
         headers = [(b"content-type", b"application/json"), (b"content-length", b"10")]
