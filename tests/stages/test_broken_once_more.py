@@ -117,49 +117,6 @@ async def test_a_request_that_is_on_disk_is_not_refused_because_of_the_witness(r
     assert error is None or rig.executions("pay") == 0
 
 
-async def _never() -> Any:
-    import asyncio
-
-    await asyncio.get_running_loop().create_future()
-
-
-def test_calls_that_send_no_body_do_not_make_the_probes_fail() -> None:
-    """2,000 clients that sent headers and nothing more: /livez says busy, and an orchestrator kills the node."""
-    import asyncio
-    from types import SimpleNamespace
-
-    from nonchalant.service.asgi import MOST_AT_ONCE, Service
-
-    async def main() -> int:
-        node = SimpleNamespace(
-            settings=SimpleNamespace(listen="127.0.0.1:8645", auth="off"),
-            known_lanes={},
-            new_id=lambda: "tx_1",
-            store=None,
-        )
-        service = Service(node)  # type: ignore[arg-type]
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"10")]
-        scope = {"type": "http", "method": "POST", "path": "/v1/transactions", "query_string": b"", "headers": headers}
-
-        async def drop(_: Any) -> None: ...
-
-        slow = [asyncio.create_task(service(dict(scope), _never, drop)) for _ in range(MOST_AT_ONCE)]
-        await asyncio.sleep(0.1)
-        status = 0
-
-        async def take(message: Any) -> None:
-            nonlocal status
-            status = message.get("status", status)
-
-        await service({**scope, "method": "GET", "path": "/livez", "headers": []}, _never, take)
-        for task in slow:
-            task.cancel()
-        await asyncio.gather(*slow, return_exceptions=True)
-        return status
-
-    assert asyncio.run(main()) == 200
-
-
 @lesson("poisonous-row")
 @staged()
 async def test_one_poisonous_row_with_a_slot_does_not_stop_its_lane(rig: Rig) -> None:
