@@ -45,6 +45,8 @@ async def reserve(desk: Desk, work: Work, wish_id: str, act: Reserve) -> None:
         if desk.ticks() - desk.waiting.setdefault(wish_id, desk.ticks()) < PATIENCE:
             raise NotYet
         raise Refusal("window_full", "as much is in flight as may be; try again when some of it is executed")
+    if desk.kept_until is not None and desk.ticks() < desk.kept_until:
+        raise NotYet  # somebody who named his nonce waits for lower ones: they are kept for whoever names those
     [nonce] = lane.take(1)
     held = Reservation(act.holder, desk.store_now() + min(act.millis, LONGEST))
     work.slot(Slot(nonce=nonce, kind=SlotKind.RESERVATION, tx_id=None, attempts=(), reservation=held))

@@ -11,6 +11,7 @@ from aiohttp import web
 
 LOSE_ANSWER = "lose the answer"
 LOSE_CALL = "lose the call"
+NONE = "nothing this time"
 
 
 @dataclass

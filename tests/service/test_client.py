@@ -292,6 +292,19 @@ async def test_retries_end_and_the_error_tells_how_to_go_on(service: Running) ->
             await client.lanes()
 
 
+@pytest.mark.parametrize(("status", "code"), [(503, "shutting_down"), (503, "store_unavailable"), (429, "queue_full")])
+async def test_a_refusal_after_a_lost_answer_does_not_hide_that_the_first_try_may_count(
+    service: Running, status: int, code: str
+) -> None:
+    problem = f'{{"type":"urn:x","title":"x","status":{status},"detail":"later","code":"{code}"}}'
+    async with flaky.before(service.url) as between, Client(between.url, retries=1) as client:
+        between.faults = [flaky.LOSE_ANSWER, (status, "0", problem)]
+        with pytest.raises(ServiceUnreachable, match=r"idempotency_key='[0-9a-f]{32}'") as caught:
+            await client.send(**ASK)
+        assert caught.value.heard
+        assert [tx.idempotency_key async for tx in client.transactions()] == [caught.value.idempotency_key]
+
+
 async def test_a_service_that_is_not_there_was_not_heard() -> None:
     async with Client(f"http://127.0.0.1:{free_port()}", retries=1) as client:
         with pytest.raises(ServiceUnreachable, match="set NONCHALANT_URL") as caught:

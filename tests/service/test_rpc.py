@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from eth_account import Account
 from eth_account.messages import encode_defunct, encode_typed_data
 
 from nonchalant.access import ANYBODY, Caller, FeeRule, LanePattern, NonceRule, Scope
+from nonchalant.errors import StoreUnavailable
 from nonchalant.service.asgi import Service
 from nonchalant.service.rpc import sending
 from tests.anvil import KEYS
@@ -180,6 +183,35 @@ async def test_a_request_that_gets_no_nonce_in_time_is_called_off_and_the_error_
     await stand.rest("POST", f"/v1/lanes/31337/{SENDER}/resume")
     [tx] = await stand.of(SENDER)
     assert (tx["id"], tx["state"], tx["nonce"]) == (error["data"]["tx"], "cancelled", None)
+
+
+async def test_what_cannot_be_called_off_while_the_lane_is_compared_with_its_chain_is_held(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever hears an error sends again: each of them would go once the lane is reconciled."""
+    monkeypatch.setattr(sending, "HASH_SECONDS", 2.0)
+    [path] = stand.folder.glob("*.db")
+    with closing(sqlite3.connect(path, timeout=10)) as store, store:
+        store.execute("UPDATE lanes SET incarnation = incarnation - 1")  # as if the store had been restored
+    errors = [(await stand.rpc("eth_sendTransaction", PAY))["error"] for _ in range(2)]
+    assert all("nothing will be sent" in error["message"] for error in errors)
+    assert [(tx["state"], tx["held"]) for tx in await stand.of(SENDER)] == [("queued", True)] * 2
+
+
+async def test_a_store_that_is_away_for_a_moment_after_acceptance_is_waited_for(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error that says that nothing was written would have the client send it a second time."""
+    attempts, failures = stand.node.store.attempts, iter([StoreUnavailable()] * 2)
+
+    async def away(tx_ids: Any) -> Any:
+        for failure in failures:
+            raise failure
+        return await attempts(tx_ids)
+
+    monkeypatch.setattr(stand.node.store, "attempts", away)
+    hash = (await stand.rpc("eth_sendTransaction", PAY))["result"]
+    assert (await stand.by_hash(hash))["attempts"][0]["hash"] == hash
 
 
 async def test_what_lacks_funds_is_told_in_words_that_clients_know(

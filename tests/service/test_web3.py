@@ -10,11 +10,12 @@ from web3 import AsyncHTTPProvider, AsyncWeb3, HTTPProvider, Web3
 from web3.exceptions import ContractLogicError, TransactionNotFound, Web3RPCError
 
 from nonchalant import BadRequest, Fees, KeyReused
-from nonchalant.client import BlockingClient, Client
+from nonchalant.client import BlockingClient, Client, ServiceUnreachable
 from nonchalant.web3 import NotSent, attach, detach
 from tests.anvil import Anvil
 from tests.e2e.rig import until
 from tests.lessons import lesson
+from tests.service import flaky
 from tests.service.conftest import CHECKSUMMED, OTHER, Running
 
 # A counter: each call adds one to its first slot and emits a log without topics.
@@ -232,6 +233,21 @@ async def test_a_lane_that_gives_out_no_nonce_sends_nothing(live: Running, chain
             await in_thread(lambda: w3.eth.send_transaction({"from": CHECKSUMMED, "to": TO}))
         [tx] = await in_thread(lambda: list(client.transactions()))
         assert (tx.state, tx.nonce) == ("cancelled", None)
+
+
+async def test_a_service_that_goes_away_after_it_accepted_says_how_to_repeat(live: Running, chain: Anvil) -> None:
+    async with flaky.before(live.url) as between, Client(between.url, retries=0) as client:
+        w3: AsyncWeb3[Any] = AsyncWeb3(AsyncHTTPProvider(chain.url))
+        attach(w3, client)
+        await client.lane(31337, CHECKSUMMED).pause()
+        # Is it managed, is it accepted, is it signed? The last one is lost, and what aiohttp repeats by itself.
+        between.faults = [flaky.NONE, flaky.NONE, flaky.LOSE_CALL, flaky.LOSE_CALL]
+        with pytest.raises(ServiceUnreachable, match="was accepted") as caught:
+            await w3.eth.send_transaction({"from": CHECKSUMMED, "to": TO, "value": 1, "gas": 21000, "gasPrice": 10**10})
+        assert caught.value.heard
+        [tx] = [tx async for tx in client.transactions()]
+        assert tx.idempotency_key == caught.value.idempotency_key
+        await w3.provider.disconnect()
 
 
 async def test_everything_else_goes_to_the_users_own_node(blocking: tuple[Web3, BlockingClient], chain: Anvil) -> None:

@@ -8,6 +8,7 @@ from nonchalant.errors import NonceTaken
 from nonchalant.model import State, Transaction
 from nonchalant.sim.wire import Effect
 from nonchalant.windows import Pace
+from tests.stages.acts import reserve
 from tests.stages.rig import ALICE, Rig, staged
 
 
@@ -126,3 +127,26 @@ async def test_a_number_that_never_comes_does_not_stop_a_lane_where_one_goes_at_
         await rig.mine()
     # While others are queued nobody can say that its number never comes; and here it does.
     assert [(await rig.read(tx)).nonce for tx in (*others, asked)] == [0, 1, 3, 4, 2]
+
+
+@staged()
+async def test_what_cannot_go_now_is_not_counted_among_those_that_take_the_next_nonces(rig: Rig) -> None:
+    """Else whoever names the next free one waits for a number that nobody takes, for as long as funds are missing."""
+    dear = await rig.submit("dear", value=10**30)
+    await rig.advance(5.0)
+    assert await rig.mark(dear) == "insufficient_funds"
+    counted = (await rig.node.store.numbering(ALICE)).next_free(0)
+    named = await rig.submit("named", asked_nonce=counted)
+    assert await sent(rig, named) == [0]
+
+
+@staged()
+async def test_a_number_that_is_kept_is_not_reserved_by_somebody_else(rig: Rig) -> None:
+    second = await rig.submit("second", asked_nonce=1)
+    await rig.advance(1.0)
+    reserving = rig.spawn(reserve(rig))
+    await rig.advance(2.0)
+    first = await rig.submit("first", asked_nonce=0)
+    assert await sent(rig, first, second) == [0, 1]
+    await rig.advance(3.0)
+    assert reserving.result() == 2

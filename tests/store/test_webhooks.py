@@ -190,6 +190,14 @@ async def test_a_rewound_cursor_makes_everything_wait_once_more(store: SqlStore,
     assert await waiting(store) == [8, 9]
 
 
+async def test_a_cursor_is_set_back_and_never_forward(store: SqlStore) -> None:
+    """Of a receiver that was down for long the cursor is far behind: what it has not come to must not be skipped."""
+    hook = await owned(store)
+    await store.fan_out(hook, "node-a", 9, parcels(9))
+    assert await store.rewind_webhook("wh_1", 5_000)
+    assert (await store.load_webhook("wh_1", "node-a", limit=9)).webhook.position == 9
+
+
 async def test_one_delivery_can_be_wanted_once_more(store: SqlStore, clock: ManualClock) -> None:
     hook = await owned(store)
     [made] = await store.fan_out(hook, "node-a", 9, parcels(9))

@@ -206,6 +206,9 @@ class Service:
         problem = problem_in(outcome.body)
         if problem is None:
             return self._strange(outcome, heard=heard, key=key)
+        if heard and (outcome.status == 429 or outcome.status in AWAY):
+            # It says nothing of the try before it that was heard: that one may have been carried out.
+            return self.unreachable(f"the service at {self.url} did not answer ({problem.detail})", heard=True, key=key)
         return refusal_of(problem)
 
     def _read(self, answer: Answer, kind: type[T], *, key: str | None) -> T:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from nonchalant.client import AttemptView, Client, TransactionView
-from nonchalant.errors import BadRequest, NonchalantError, NotFound, TooLate
+from nonchalant.client import AttemptView, Client, ServiceUnreachable, TransactionView
+from nonchalant.errors import BadRequest, NonchalantError, NotFound, ShuttingDown, StoreUnavailable, TooLate
 from nonchalant.model import LIVE_STATES, AttemptKind
 from nonchalant.system import SystemClock
 from nonchalant.web3.calls import ask_of
@@ -202,7 +202,22 @@ async def seen_mined(client: Client, tx_id: str) -> None:
 
 
 async def with_a_hash(client: Client, tx: TransactionView, seconds: float) -> TransactionView:
-    """The transaction once it is signed, or as it ended without. One that stays queued is called off in the end."""
+    """The transaction once it is signed, or as it ended without. `ServiceUnreachable` if nobody says: it is accepted, so
+    whoever sends it again must name its key."""
+    try:
+        return await _signed(client, tx, seconds)
+    except (ServiceUnreachable, StoreUnavailable, ShuttingDown) as away:
+        key = tx.idempotency_key
+        raise ServiceUnreachable(
+            f"transaction {tx.id} was accepted, and may be sent, but the service does not say what became of it ({away}); "
+            f"repeat it with nonchalantIdempotencyKey={key!r}, and nothing is sent twice",
+            heard=True,
+            idempotency_key=key,
+        ) from None
+
+
+async def _signed(client: Client, tx: TransactionView, seconds: float) -> TransactionView:
+    """One that stays queued is called off in the end."""
     clock = SystemClock()
     deadline = clock.monotonic() + seconds
     is_off = False

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from nonchalant.errors import BadRequest
+from nonchalant.errors import BadRequest, Unreachable
 from nonchalant.model import Attempt, Millis, State, Transaction
 from nonchalant.ports import Filter
 from nonchalant.scalars import parse_hash
@@ -143,10 +143,10 @@ async def _ask(asked: Asked, method: str, *params: object) -> Any:
 async def _block_at(asked: Asked, at: Millis) -> dict[str, Any] | None:
     """The first block since then: the same one whoever asks and whenever. None: there is none yet."""
     newest = await _ask(asked, "eth_getBlockByNumber", "latest", False)
-    low, high = 0, int(newest["number"], 16)
-    found = newest
     if _seconds(newest) * 1000 < at:
         return None
+    low, high = 0, int(newest["number"], 16)
+    found = newest
     while low < high:
         middle = (low + high) // 2
         block = await _ask(asked, "eth_getBlockByNumber", hex(middle), False)
@@ -157,7 +157,9 @@ async def _block_at(asked: Asked, at: Millis) -> dict[str, Any] | None:
     return dict(found)
 
 
-def _seconds(block: dict[str, Any]) -> int:
+def _seconds(block: Any) -> int:
+    if not isinstance(block, dict):
+        raise Unreachable("the endpoint does not have a block below its newest one")
     return int(block["timestamp"], 16)
 
 

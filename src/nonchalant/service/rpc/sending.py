@@ -16,7 +16,10 @@ from nonchalant.access import NonceRule, Scope
 from nonchalant.asking import OWNER_SECONDS
 from nonchalant.errors import (
     BadRequest,
+    CommitUnknown,
+    MayHaveRun,
     NonceTaken,
+    StoreUnavailable,
     TooLate,
     UnknownAccount,
     WishRefused,
@@ -26,7 +29,7 @@ from nonchalant.model import Attempt, Fees, Hash, LaneKey, Request, State, Trans
 from nonchalant.scalars import LARGEST_NUMBER, parse_address, parse_amount, parse_number
 from nonchalant.service.rpc.asked import Asked
 from nonchalant.service.rpc.envelope import UNDECODABLE
-from nonchalant.service.rpc.failures import REFUSED, RpcError
+from nonchalant.service.rpc.failures import REFUSED, UNAVAILABLE, RpcError
 from nonchalant.service.rpc.prices import Named, as_the_key_has_it
 from nonchalant.wire import parse_request, rules_of
 
@@ -224,9 +227,14 @@ async def _first_hash(asked: Asked, tx: Transaction, request: Request, *, is_new
             if left <= 0 or asked.front.closing or (asked.visit.has_left and not can_be_repeated):
                 return await _called_off(asked, tx, is_new=is_new)
             await news
+            tx = await node.store.transaction(tx.id) or tx
+        except (StoreUnavailable, CommitUnknown):
+            # It is accepted: that nothing was written is not true of it, and whoever heard so would send it again.
+            if left <= 0 or asked.front.closing:
+                raise _in_doubt(tx) from None
+            await news
         finally:
             news.cancel()
-        tx = await node.store.transaction(tx.id) or tx
 
 
 def first_hash(attempts: Sequence[Attempt]) -> Hash | None:
@@ -246,7 +254,30 @@ async def _called_off(asked: Asked, tx: Transaction, *, is_new: bool) -> Hash:
         if first is None:
             raise _ended(await node.store.transaction(tx.id) or tx) from None
         return first
+    except MayHaveRun:
+        return await _held_back(asked, tx)
     raise RpcError(REFUSED, f"{_not_sent(tx)}; it was called off, and nothing will be sent", _code_of(tx), tx.id)
+
+
+async def _held_back(asked: Asked, tx: Transaction) -> Hash:
+    """Nothing of the lane is ended while it is compared with its chain; but nothing has to be sent after that either."""
+    node = asked.front.node
+    try:
+        await node.asking.hold(tx.id, "it had no nonce in time, and whoever sent it was told that nothing will be sent")
+    except TooLate:
+        first = first_hash((await node.store.attempts([tx.id]))[tx.id])
+        if first is None:
+            raise _ended(await node.store.transaction(tx.id) or tx) from None
+        return first
+    why = "the account is being compared with its chain, so it is held"
+    raise RpcError(
+        REFUSED, f"{_not_sent(tx)}; {why}, and nothing will be sent unless somebody releases it", _code_of(tx), tx.id
+    )
+
+
+def _in_doubt(tx: Transaction) -> RpcError:
+    words = f"it was accepted as {tx.id}, and the store does not answer now: it may still be sent, so look before you send it again"
+    return RpcError(UNAVAILABLE, words, "store_unavailable", tx.id)
 
 
 def _not_sent(tx: Transaction) -> str:

@@ -713,11 +713,12 @@ LEFT JOIN controls ON controls.chain_id = lanes.chain_id AND controls.address = 
 GROUP BY lanes.chain_id;
 
 -- numbering --
--- Where a lane's nonces stand, and how many of the queued will take whichever is next. No row: it was never declared.
+-- Where a lane's nonces stand, and how many of the queued will take whichever is next. Not those that are
+-- marked: they cannot go now, others pass them, and nobody knows for how long. No row: it was never declared.
 SELECT lanes.next_nonce, (
     SELECT count(*) FROM transactions AS waiting
     WHERE waiting.chain_id = lanes.chain_id AND waiting.address = lanes.address
-    AND waiting.state = 'queued' AND waiting.held = 0 AND waiting.asked_nonce IS NULL
+    AND waiting.state = 'queued' AND waiting.held = 0 AND waiting.asked_nonce IS NULL AND waiting.attention IS NULL
 ) AS waiting
 FROM lanes WHERE lanes.chain_id = :chain_id AND lanes.address = :address;
 
@@ -774,7 +775,8 @@ UPDATE webhooks SET
 WHERE id = :id AND version = :version;
 
 -- rewind_webhook --
-UPDATE webhooks SET position = :position, version = version + 1 WHERE id = :id;
+-- Only back: what it has not come to yet is still to be delivered.
+UPDATE webhooks SET position = min(position, :position), version = version + 1 WHERE id = :id;
 
 -- disable_webhook --
 UPDATE webhooks SET disabled_at = :now, disabled_why = :why, version = version + 1
