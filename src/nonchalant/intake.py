@@ -131,7 +131,9 @@ class Intake:
             case Duplicate(tx):
                 return tx, False
             case NonceTaken(tx_id):
-                raise errors.NonceTaken(f"nonce {request.asked_nonce} of {request.lane} is that of {tx_id}")
+                raise errors.NonceTaken(
+                    f"nonce {request.asked_nonce} of {request.lane} is that of {tx_id or 'another'}"
+                )
             case KeyTaken():
                 raise KeyReused(f"idempotency key {request.idempotency_key!r} was used for another request")
             case Removed(tx_id):

@@ -23,8 +23,8 @@ _SECRET_FIELDS: Final = frozenset(
 # What stands before the host, and every path and query behind it: providers put their API keys there.
 _URL: Final = re.compile(r"\b((?:https?|wss?|postgres(?:ql)?)://)(?:[^\s/@\"']*@)?([^\s/?#\"']+)([/?#][^\s\"'<>)\]]*)?")
 
-# An API key of ours, wherever somebody put it.
-_KEY: Final = re.compile(r"nck_[0-9a-f]{16}_[0-9a-f]{64}")
+# An API key of ours, wherever somebody put it, also one that was cut off.
+_KEY: Final = re.compile(r"nck_[0-9a-f]{16}_[0-9a-f]{8,}")
 
 
 def configure(log_format: LogFormat | None = None, stream: TextIO | None = None, level: int = logging.INFO) -> None:

@@ -255,9 +255,9 @@ class Illegible:
 
 @dataclass(frozen=True, slots=True)
 class NonceTaken:
-    """Another request had asked for this nonce before."""
+    """Another request had asked for this nonce before; None: one of another tenant."""
 
-    tx_id: TxId
+    tx_id: TxId | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,15 @@ async def test_wishes_change_what_is_queued_and_the_history_tells(client: Client
     assert (await client.cancel(tx)).state == "cancelled"
     assert (await client.settled(tx)).state == "cancelled"
     kinds = [event.kind for event in await client.history(tx)]
-    assert kinds == ["tx.accepted", "tx.held", "tx.released", "tx.replaced", "tx.cancelled"]
+    assert kinds == [
+        "tx.accepted",
+        "tx.held",
+        "tx.released",
+        "attempt.bumped",
+        "tx.replaced",
+        "attempt.bumped",
+        "tx.cancelled",
+    ]
 
 
 async def test_waiting_ends_with_the_time_that_was_given(client: Client) -> None:

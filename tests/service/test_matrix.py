@@ -261,6 +261,22 @@ def test_every_deed_of_people_with_power_is_audited() -> None:
             assert (route.audited is None) == ((route.method, route.path) in AUDITED_BY_THEMSELVES), route.path
 
 
+async def test_what_an_admin_does_with_somebody_s_transaction_is_audited_and_what_its_owner_does_is_not(
+    place: Place,
+) -> None:
+    admin, owner = [
+        await a_holder(place.service, scope, tenant="mine", lanes=(LanePattern(),))
+        for scope in (Scope.ADMIN, Scope.TX_WRITE)
+    ]
+    for holder, tx in ((owner, place.mine), (admin, place.other_tenant)):
+        status, *_ = await place.service.call("POST", f"/v1/transactions/{tx}/hold", headers=holder)
+        assert status == 202
+    written = await place.service.node.store.audit_after(0, limit=100)
+    assert [(entry.action, entry.subject) for entry in written if entry.action.startswith("transaction.")] == [
+        ("transaction.hold", place.other_tenant)
+    ]
+
+
 def test_what_is_secret_in_the_body_of_an_audited_call_is_not_written() -> None:
     for route in ROUTES:
         if route.audited is not None and route.takes is not None:

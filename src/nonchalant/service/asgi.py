@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 import structlog
@@ -13,6 +13,7 @@ from structlog.contextvars import bind_contextvars
 
 from nonchalant.errors import CommitUnknown, Forbidden, NonchalantError, ShuttingDown
 from nonchalant.observing.catalogue import OTHER
+from nonchalant.service import http
 from nonchalant.service.auditing import carry_out
 from nonchalant.service.front import Front, Node, Route
 from nonchalant.service.gate import gate_of
@@ -90,11 +91,25 @@ class Service:
         try:
             answer = await self._answer(call)
             self._count(call, answer, self.observatory.seconds() - began)
-            await answer.send(send)
+            await answer.send(self._timely(call, send))
         except Gone:
             return
         finally:
             self.under_way -= 1
+
+    @staticmethod
+    def _timely(call: Call, send: Send) -> Send:
+        """Sends as `send` does, and cuts off a client that leaves unread what was sent before: it would keep its place."""
+
+        async def sent(message: MutableMapping[str, Any]) -> None:
+            try:
+                async with asyncio.timeout(http.UNREAD_SECONDS):
+                    await send(message)
+            except TimeoutError:
+                await call.cut()
+                raise Gone from None
+
+        return sent
 
     def _count(self, call: Call, answer: Answer | Streaming, seconds: float) -> None:
         method = call.scope["method"]

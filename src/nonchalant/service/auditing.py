@@ -13,6 +13,7 @@ from dataclasses import replace
 import msgspec
 import structlog
 
+from nonchalant.access import Scope
 from nonchalant.audit import Actor, Deed
 from nonchalant.bodies import decode
 from nonchalant.errors import CommitUnknown, NonchalantError, StoreUnavailable
@@ -27,11 +28,12 @@ log = structlog.get_logger()
 
 async def carry_out(front: Front, route: Route, call: Call) -> Answer | Streaming:
     """Have the call handled; one that is audited is written down first."""
-    if route.audited is None:
+    action = route.audited or (route.audited_of_admins if call.caller.may(Scope.ADMIN) else None)
+    if action is None:
         return await route.handle(front, call)
     deed = Deed(
         actor=Actor.of(call.caller),
-        action=route.audited,
+        action=action,
         subject=await _subject(front, route, call),
         data=await _parameters(route, call),
     )

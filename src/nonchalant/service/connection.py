@@ -8,6 +8,7 @@ from typing import Any, Final
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from nonchalant.errors import BadRequest, NonchalantError
+from nonchalant.service import http
 from nonchalant.service.asgi import Service, problem
 from nonchalant.service.http import CUT
 from nonchalant.service.problems import HeadTooLarge
@@ -29,6 +30,7 @@ class Connection(HttpToolsProtocol):
         self._moved = False
         self._too_large = False
         self._refused = False
+        self._cycles: list[RequestResponseCycle] = []  # those that are not answered: uvicorn knows the newest alone
 
     # Narrower than what asyncio says, as it is in uvicorn.
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -38,6 +40,11 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_came()
         super().connection_lost(exc)
+        # Whoever sent more than one call at once is gone for the earlier ones, too.
+        for cycle in self._cycles:
+            if not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
@@ -63,6 +70,7 @@ class Connection(HttpToolsProtocol):
             self._too_large = True
             raise HeadTooLarge  # for the parser, which stops; `send_400_response` follows
         super().on_headers_complete()
+        self._cycles = [*(one for one in self._cycles if not one.response_complete), self.cycle]
 
     def on_body(self, body: bytes) -> None:
         self._moved = True
@@ -71,6 +79,22 @@ class Connection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._moved = True
         super().on_message_complete()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Closing waits until all is read: for ever, if nobody reads."""
+        super().timeout_keep_alive_handler()
+        self._linger(self.transport.get_write_buffer_size())
+
+    def _linger(self, unread: int) -> None:
+        if unread:
+            self.loop.call_later(http.UNREAD_SECONDS, self._cut_unless_read, unread)
+
+    def _cut_unless_read(self, unread: int) -> None:
+        left = self.transport.get_write_buffer_size()
+        if left < unread:
+            self._linger(left)
+        else:
+            self.transport.abort()
 
     def _await_head(self) -> None:
         self._head_came()

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Final
 
-from nonchalant.errors import NonchalantError, NotFound
+from nonchalant.errors import BadRequest, NonchalantError, NotFound
 from nonchalant.interest import Interest
 from nonchalant.model import LaneKey
 from nonchalant.scalars import LARGEST_NUMBER, parse_number
@@ -24,6 +24,7 @@ RETRY_MILLIS: Final = 2_000
 PAGES_AT_ONCE: Final = 64 * 1024  # bytes that go out in one piece
 
 LISTS: Final = ("lane", "tx", "kind")
+MOST_TRANSACTIONS: Final = 50  # each is looked up, with its history
 
 
 async def stream_events(front: Front, call: Call) -> Streaming:
@@ -34,6 +35,8 @@ async def stream_events(front: Front, call: Call) -> Streaming:
         lanes=parse_lanes(given.get("lane", ()), "lane"),
         tx_ids=frozenset(given.get("tx", ())),
     )
+    if len(interest.tx_ids) > MOST_TRANSACTIONS:
+        raise BadRequest(f"expected at most {MOST_TRANSACTIONS}", field="tx")
     await _check_that_there_are(front, call, interest)
     after = await _start(front, call, given.get("after"), interest)
     past = await _past(front, interest, after)

@@ -166,7 +166,8 @@ class Route:
     """One call. `path` has its variable parts in braces; `scope` is what its caller must have, None: nothing.
 
     Where the path names a lane, by `{chain_id}/{address}`, only who may use it gets that far. `audited` is what the
-    audit log calls it: it is written there before it is done, with its body but for the fields `unwritten`.
+    audit log calls it: it is written there before it is done, with its body but for the fields `unwritten`. What
+    everybody does with his own, and an admin with anybody's, is `audited_of_admins`.
     """
 
     method: str
@@ -186,4 +187,5 @@ class Route:
     answer_headers: Sequence[Parameter] = ()
     problems: Sequence[int] = ()  # statuses, beside those that any call may be answered with
     audited: str | None = None
+    audited_of_admins: str | None = None
     unwritten: Sequence[str] = ()

@@ -114,6 +114,13 @@ class Call:
         while (await self.receive())["type"] != "http.disconnect":
             pass
 
+    async def cut(self) -> None:
+        """Close the connection with what nobody reads still in its buffer, where that can be done."""
+        cut = self.scope.get("extensions", {}).get(CUT)
+        if cut is not None:
+            cut["now"]()
+            await self.left()
+
     async def _timely_body(self) -> bytes:
         if self._read is None:
             self._read = await self._coming_body()
@@ -198,8 +205,5 @@ class Streaming:
             async with asyncio.timeout(self.unread_seconds):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         except TimeoutError:
-            cut = self.call.scope.get("extensions", {}).get(CUT)
-            if cut is not None:
-                cut["now"]()
-                await self.call.left()
+            await self.call.cut()
             raise Gone from None

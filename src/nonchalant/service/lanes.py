@@ -6,11 +6,13 @@ import asyncio
 from typing import Final
 
 from nonchalant.errors import NotFound
+from nonchalant.interest import Interest
 from nonchalant.lane_views import LanesView, LaneView, LiveLane, show_lane
 from nonchalant.model import LaneKey
 from nonchalant.ports import LaneSummary
 from nonchalant.service.front import Front
 from nonchalant.service.http import Answer, Call
+from nonchalant.stream import Told
 from nonchalant.views import LaneEventsView, show_event
 from nonchalant.wire import PAGE, parse_lane, parse_page
 
@@ -47,9 +49,11 @@ async def get_lane_events(front: Front, call: Call) -> Answer:
     chain_id, address = call.parts
     lane = (await find_lane(front, chain_id, address)).record.key
     events = await front.node.store.lane_history(lane, limit=limit, before=before)
+    # As on the stream: what befell a transaction of another tenant is not told.
+    seen = await front.node.stream.seen_by(Interest.of(call.caller), [Told(event) for event in events])
     return Answer(
         LaneEventsView(
-            events=[show_event(event) for event in events],
+            events=[show_event(one.event) for one in seen],
             next_cursor=str(events[-1].position) if len(events) == limit else None,
         )
     )

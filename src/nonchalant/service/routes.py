@@ -362,6 +362,7 @@ ROUTES: Final = (
             answers=TransactionView,
             status=202,
             problems=(404, 409, 429),
+            audited_of_admins=f"transaction.{verb}",
         )
         for verb, does, handle, takes in _VERBS
     ),

@@ -133,8 +133,9 @@ def _claim_nonces(requests: Mapping[int, Request], legible: Legible) -> Procedur
 def _held_by(request: Request, row: rows.Row, legible: Legible) -> Acceptance:
     """The same again is the same transaction; anything else would be a second one at one nonce."""
     holder = legible.transaction(row)
+    known = row["id"] if row["tenant"] == request.tenant else None
     same = holder is not None and holder.tenant == request.tenant and request.payload.deed in holder.deeds
-    return Duplicate(holder) if holder is not None and same else NonceTaken(row["id"])
+    return Duplicate(holder) if holder is not None and same else NonceTaken(known)
 
 
 def _leave_nonces(requests: Sequence[Request]) -> Procedure[None]:

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
+
+import msgspec
 
 from nonchalant.chain.evm.keccak import keccak
+
+# The types are written out and hashed anew for each struct of a message: so many bytes take a tenth of a second.
+MOST_HASHED: Final = 3_000_000
 
 
 def text_digest(message: bytes) -> bytes:
@@ -14,6 +20,7 @@ def text_digest(message: bytes) -> bytes:
 
 def typed_digest(document: Mapping[str, object]) -> bytes:
     """What is signed for a document of types, domain and message; ValueError if it is not what EIP-712 describes."""
+    _refuse_toil(document)
     from eth_account.messages import encode_typed_data  # it takes half a second to import, and few ask for this
 
     try:
@@ -21,3 +28,14 @@ def typed_digest(document: Mapping[str, object]) -> bytes:
     except Exception as problem:  # noqa: BLE001 - a document can be wrong in any way, each with its own exception
         raise ValueError(f"{type(problem).__name__}: {problem}"[:300]) from None
     return keccak(b"\x19" + signable.version + signable.header + signable.body)
+
+
+def _refuse_toil(document: Mapping[str, object]) -> None:
+    """ValueError if hashing it would keep everybody else waiting."""
+    try:
+        types = len(msgspec.json.encode(document.get("types")))
+        structs = msgspec.json.encode(document.get("message")).count(b"{")
+    except (TypeError, UnicodeEncodeError, RecursionError):
+        raise ValueError("it holds what JSON cannot write") from None
+    if types * structs > MOST_HASHED:
+        raise ValueError(f"too large: {structs} structs, with {types} bytes of types to hash for each")

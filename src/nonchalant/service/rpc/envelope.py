@@ -61,7 +61,8 @@ _call = msgspec.json.Decoder(_Call).decode
 _text = msgspec.json.Decoder(str).decode
 _anything = msgspec.json.Decoder().decode
 
-_BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
+# A text is taken whole, also one that never ends: what is tried again at each quote in it takes hours.
+_BRACKETS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 
 def read(body: bytes) -> tuple[list[Question | Malformed], bool]:

@@ -13,7 +13,16 @@ from nonchalant.service.rpc.failures import NoSuchMethod
 NAMESPACES: Final = ("eth_", "net_", "web3_")
 
 # What begins so changes something: at the node, or on the chain, unknown to us.
-_WRITING: Final = ("eth_send", "eth_sign", "eth_submit", "eth_cancel", "eth_set", "eth_get_work", "eth_getWork")
+_WRITING: Final = (
+    "eth_send",
+    "eth_sign",
+    "eth_submit",
+    "eth_cancel",
+    "eth_set",
+    "eth_resend",
+    "eth_get_work",
+    "eth_getWork",
+)
 
 # A node keeps these for whoever asked it first. Where a chain has several endpoints, the next call may reach another.
 FILTERS: Final = frozenset(
