@@ -1,4 +1,4 @@
-"""What an adversary found."""
+"""Callers that mean harm: none of them takes the service, or what is not his, from the others."""
 
 from __future__ import annotations
 
