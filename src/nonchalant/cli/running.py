@@ -148,6 +148,7 @@ def _greet(node: Nonchalant, home: Home, anvil: Anvil, *, url: str, block_time: 
     where = "" if url == DEFAULT_URL else f" --url {url}"
     show("Nonchalant is running.", style="bold green")
     show(f"  service   {url}  (API: {url}/openapi.json)")
+    show(f"  JSON-RPC  {url}/rpc/{devchain.CHAIN_ID}  (for ethers, viem, web3.py, cast, as they are)")
     show(f"  chain     {anvil.url}  (id {devchain.CHAIN_ID}, a block every {block_time:g} s)")
     show(f"  data      {home.folder}")
     show(f"  accounts  {accounts[0]}")

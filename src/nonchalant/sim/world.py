@@ -18,7 +18,7 @@ from nonchalant.engine import Engine
 from nonchalant.errors import NonchalantError
 from nonchalant.intake import Intake
 from nonchalant.model import LaneKey, Millis, State, Transaction
-from nonchalant.sim import moves, poisons, schedule, setting, traffic
+from nonchalant.sim import haste, moves, poisons, schedule, setting, traffic
 from nonchalant.sim.chain import SimChain
 from nonchalant.sim.chance import Chance
 from nonchalant.sim.clients import Clients, Operator
@@ -159,6 +159,9 @@ class World:
         self._facts = Facts(self.loop, self._errands)
         self._report = Violations(seed, self.loop, self.trace)
         self._asks = moves.draw(self._chance("moves"), self._errands, self.lanes, terrains, self._span)
+        hurried, resets = haste.draw(self._chance("haste"), self._errands, self.lanes, list(terrains))
+        self._faults_to_come = sorted([*self._faults_to_come, *hurried], key=lambda fault: fault.at)
+        self._asks += resets
         # One that no operator opens again: what is on its way settles, and nothing else goes.
         self._shut = chance.choice(self.lanes) if chance.random() < 0.15 else None
         self._obedience = Obedience(self._facts, self._report, self.loop)
