@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from nonchalant.chain.evm.decoding import RawTransaction
+from nonchalant.chain.evm.decoding import RawTransaction, unrlp
 from nonchalant.testing.stub.ledger import BASE_FEE, GAS_LIMIT, INVALID, TIP, Block, Ledger, Refusal
 
 NO_SUCH_METHOD: Final = -32601
@@ -119,7 +119,7 @@ class Answers:
         if block is None:
             return NULL
         if full:
-            return _encode(_header(block) | {"transactions": [_written(tx, block, n) for n, tx in _listed(block)]})
+            return _encode(_header(block) | {"transactions": [self._written(tx, block, n) for n, tx in _listed(block)]})
         return self._hashes_of(block.number)
 
     def _write_block(self, number: int) -> bytes:
@@ -147,9 +147,12 @@ class Answers:
         place = self._ledger.place_of.get(hash)
         if place is not None:
             block = self._ledger.blocks[place[0]]
-            return _encode(_written(block.transactions[place[1]], block, place[1]))
+            return _encode(self._written(block.transactions[place[1]], block, place[1]))
         pooled = self._ledger.pooled.get(hash)
-        return NULL if pooled is None else _encode(_written(pooled, None, None))
+        return NULL if pooled is None else _encode(self._written(pooled, None, None))
+
+    def _written(self, tx: RawTransaction, block: Block | None, index: int | None) -> dict[str, object]:
+        return _fields(tx, block, index) | _signature(tx.kind, self._ledger.raws[tx.hash])
 
     def _count(self, address: str, tag: str = "latest") -> bytes:
         address = address.lower()
@@ -195,7 +198,7 @@ def _header(block: Block) -> dict[str, object]:
     }
 
 
-def _written(tx: RawTransaction, block: Block | None, index: int | None) -> dict[str, object]:
+def _fields(tx: RawTransaction, block: Block | None, index: int | None) -> dict[str, object]:
     return {
         "type": hex(tx.kind),
         "hash": tx.hash,
@@ -213,6 +216,21 @@ def _written(tx: RawTransaction, block: Block | None, index: int | None) -> dict
         "gasPrice": hex(min(tx.max_fee, BASE_FEE + tx.priority)),
         "chainId": None if tx.chain_id is None else hex(tx.chain_id),
     }
+
+
+def _signature(kind: int, raw: bytes) -> dict[str, object]:
+    """Whoever does not believe the list of payers can see who signed."""
+    fields = unrlp(raw[1:] if kind else raw)
+    v, r, s = (hex(int.from_bytes(field, "big")) for field in fields[-3:] if isinstance(field, bytes))
+    signed: dict[str, object] = {"v": v, "r": r, "s": s}
+    if not kind:
+        return signed
+    listed = [{"address": address, "storageKeys": keys} for address, keys in _hexed(fields[-4])]
+    return signed | {"yParity": v, "accessList": listed}
+
+
+def _hexed(item: Any) -> Any:
+    return "0x" + item.hex() if isinstance(item, bytes) else [_hexed(part) for part in item]
 
 
 # Written by hand: half of all that the stub does is this. As long as a real one, so that reading it costs the same.

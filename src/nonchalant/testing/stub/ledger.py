@@ -63,6 +63,7 @@ class Ledger:
         self.number_of: dict[Hash, int] = {genesis.hash: 0}
         self.place_of: dict[Hash, tuple[int, int]] = {}  # block and index of what was executed
         self.pooled: dict[Hash, RawTransaction] = {}
+        self.raws: dict[Hash, bytes] = {}  # of all that was taken
         self._accounts: dict[Address, _Account] = {}
         self._movable: dict[Address, None] = {}  # accounts that have something for the next block
 
@@ -100,6 +101,7 @@ class Ledger:
             self._replace(known, tx)
         account.pending[tx.nonce] = tx
         self.pooled[tx.hash] = tx
+        self.raws[tx.hash] = raw
         if tx.nonce == account.ready:
             self._movable[tx.sender] = None
             while account.ready in account.pending:

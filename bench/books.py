@@ -1,0 +1,84 @@
+"""What a store says, read past our own code: how many live, what became of each, and when."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, closing
+from typing import Any, Final, NamedTuple, Protocol
+
+import asyncpg
+
+from nonchalant.installation import Installation
+
+LOOK_SECONDS: Final = 0.05
+
+ANY_LIVE: Final = (
+    "SELECT EXISTS (SELECT 1 FROM transactions WHERE state IN ('queued', 'signed', 'sent', 'mined') LIMIT 1)"
+)
+ROWS: Final = "SELECT address, nonce, hash, state FROM transactions"
+STATES: Final = "SELECT state, count(*) FROM transactions GROUP BY state"
+LAST: Final = "SELECT max(at) FROM events WHERE kind = 'tx.mined'"
+
+
+class Row(NamedTuple):
+    address: str
+    nonce: int | None
+    hash: str | None
+    state: str
+
+
+class Books(Protocol):
+    async def ask(self, query: str) -> Sequence[Sequence[Any]]: ...
+
+
+class _Postgres:
+    def __init__(self, connection: asyncpg.Connection) -> None:
+        self._connection = connection
+
+    async def ask(self, query: str) -> Sequence[Sequence[Any]]:
+        found: Sequence[Sequence[Any]] = await self._connection.fetch(query)
+        return found
+
+
+class _Sqlite:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    async def ask(self, query: str) -> Sequence[Sequence[Any]]:
+        return await asyncio.to_thread(lambda: self._connection.execute(query).fetchall())
+
+
+@asynccontextmanager
+async def opened(store: str) -> AsyncIterator[Books]:
+    """A store's books, by the address that the settings have."""
+    if Installation.is_meant_by(store):
+        connection = await asyncpg.connect(store, server_settings={"search_path": "nonchalant"})
+        try:
+            yield _Postgres(connection)
+        finally:
+            await connection.close()
+        return
+    with closing(sqlite3.connect(store.removeprefix("sqlite:"), check_same_thread=False)) as file:
+        yield _Sqlite(file)
+
+
+async def settled(books: Books) -> None:
+    """Wait until nothing lives any more."""
+    while (await books.ask(ANY_LIVE))[0][0]:  # noqa: ASYNC110 - looked at from outside, nobody tells
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def rows(books: Books) -> list[Row]:
+    return [Row(*row) for row in await books.ask(ROWS)]
+
+
+async def states(books: Books) -> dict[str, int]:
+    return {row[0]: row[1] for row in await books.ask(STATES)}
+
+
+async def last_mined(books: Books) -> int:
+    """When the last transaction was seen in a block, in milliseconds by the calendar."""
+    [[found]] = await books.ask(LAST)
+    return int(found)

@@ -1,0 +1,43 @@
+"""`python -m bench.contestant`: one contestant, in a process of its own. Its order comes on stdin, its outcome goes to
+stdout."""
+
+from __future__ import annotations
+
+import sys
+
+import msgspec
+import uvloop
+
+from bench.order import Order, Outcome
+
+
+def run(order: Order) -> Outcome:
+    # Each imports its own: web3.py alone takes a second that is nobody else's.
+    match order.contestant:
+        case "limit":
+            from bench import limit
+
+            return uvloop.run(limit.run(order))
+        case "prototype":
+            from bench import prototype
+
+            return uvloop.run(prototype.run(order))
+        case "library":
+            from bench import library
+
+            return uvloop.run(library.run(order))
+        case "web3.py, local nonce":
+            from bench import web3py
+
+            return web3py.local_nonce(order)
+        case "web3.py, asking the count":
+            from bench import web3py
+
+            return web3py.asked_count(order)
+        case unknown:
+            raise SystemExit(f"there is no contestant {unknown}")
+
+
+if __name__ == "__main__":
+    outcome = run(msgspec.json.decode(sys.stdin.buffer.read(), type=Order))
+    sys.stdout.buffer.write(msgspec.json.encode(outcome))
