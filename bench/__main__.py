@@ -21,7 +21,7 @@ async def main(cases: list[Case], rounds: int, profile: str) -> None:
                 figures[case].append(found)
                 print(
                     f"  round {number}: {case.name:16} {found.done:8.0f}/s done {found.executed:8.0f}/s executed  "
-                    f"CPU µs/tx: own {found.cpu:6.0f} node {found.chain_cpu:6.0f} database {found.database_cpu:6.0f}"
+                    f"CPU µs/tx: {', '.join(f'{who} {used:.0f}' for who, used in found.cpu.items())}"
                     f"  {found.seconds:6.1f} s",
                     flush=True,
                 )

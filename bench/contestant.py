@@ -26,11 +26,15 @@ def run(order: Order) -> Outcome:
             from bench import library
 
             return uvloop.run(library.run(order))
-        case "web3.py, local nonce":
+        case "rest" | "rest-batches" | "json-rpc":
+            from bench import loads
+
+            return uvloop.run(loads.run(order))
+        case "web3-local":
             from bench import web3py
 
             return web3py.local_nonce(order)
-        case "web3.py, asking the count":
+        case "web3-count":
             from bench import web3py
 
             return web3py.asked_count(order)

@@ -19,7 +19,7 @@ async def run(order: Order) -> Outcome:
     """Done when every transaction is confirmed: final, and so in the store."""
     work = transfers(order.lanes, order.count)
     async with Nonchalant.open(order.settings) as node, books.opened(order.store) as store, profiled(order.profile):
-        watch = Stopwatch()
+        watch = Stopwatch(order)
         async with asyncio.TaskGroup() as group:
             for _ in range(min(CALLERS, order.count)):
                 group.create_task(_call(node, work))

@@ -20,7 +20,7 @@ async def run(order: Order) -> Outcome:
     lanes = _bodies(order.lanes, order.count)
     turns = [iter(lane) for lane in lanes]
     async with connected(order.url) as rpc:
-        watch = Stopwatch()
+        watch = Stopwatch(order)
         seen = asyncio.create_task(blocks.executed(rpc, order.count))
         async with asyncio.TaskGroup() as group:
             for number in range(min(AT_ONCE, order.lanes)):

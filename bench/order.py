@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 import msgspec
+
+from bench import usage
 
 
 class Order(msgspec.Struct, kw_only=True, frozen=True):
@@ -13,31 +16,38 @@ class Order(msgspec.Struct, kw_only=True, frozen=True):
     lanes: int
     count: int
     store: str = ""  # an address of PostgreSQL, or sqlite: and a path
-    settings: str = ""  # the file for ours
+    settings: str = ""  # the file, for ours in the contestant's own process
+    services: tuple[str, ...] = ()  # or where ours listens
+    watched: Mapping[str, tuple[int, ...]] = {}  # processes whose use of the machine is counted, by what they are
     profile: str = ""  # where to write a flame graph of the timed part
 
 
 class Outcome(msgspec.Struct, kw_only=True, frozen=True):
-    """Moments are of the clock that all processes of a machine share, in seconds; so is `cpu`."""
-
-    began: float
-    ended: float
-    cpu: float  # of the contestant's process, while it was timed
+    seconds: float
     since: int  # when it began, by the calendar, in milliseconds
-
-    @property
-    def seconds(self) -> float:
-        return self.ended - self.began
+    cpu: Mapping[str, float]  # seconds of a core meanwhile, by what the processes are; the contestant's own is "own"
+    memory: int  # resident in the contestant's process, in bytes
 
 
 class Stopwatch:
     """Started when it is made."""
 
-    def __init__(self) -> None:
+    def __init__(self, order: Order) -> None:
+        self._watched = order.watched
         self._since = time.time_ns() // 1_000_000
-        self._cpu = time.process_time()
+        self._cpu = self._used()
         self._began = time.monotonic()
 
     def stop(self) -> Outcome:
-        ended = time.monotonic()
-        return Outcome(began=self._began, ended=ended, cpu=time.process_time() - self._cpu, since=self._since)
+        seconds = time.monotonic() - self._began
+        used = self._used()
+        return Outcome(
+            seconds=seconds,
+            since=self._since,
+            cpu={what: used[what] - before for what, before in self._cpu.items()},
+            memory=usage.memory(),
+        )
+
+    def _used(self) -> dict[str, float]:
+        others = {what: sum(map(usage.cpu, pids)) for what, pids in self._watched.items()}
+        return {"own": time.process_time(), **others}

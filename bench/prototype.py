@@ -56,7 +56,7 @@ async def run(order: Order) -> Outcome:
         asyncpg.create_pool(order.store, min_size=AT_ONCE + 1, max_size=AT_ONCE + 1) as pool,
     ):
         await pool.execute(TABLE)
-        watch = Stopwatch()
+        watch = Stopwatch(order)
         async with asyncio.TaskGroup() as group:
             group.create_task(_confirm(rpc, pool, order.count))
             for number in range(min(AT_ONCE, order.lanes)):

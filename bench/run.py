@@ -3,53 +3,62 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from bench import audit, books, chain, database, settings, usage
-from bench.case import Case, Figures
+from bench import audit, books, chain, database, service, settings
+from bench.case import LIBRARY, Case, Figures
 from bench.chain import Chain
 from bench.order import Order, Outcome
+from bench.profile import profiled
 from tests.postgres import Cluster
 
-MOST_SECONDS: Final = 240.0
+MOST_SECONDS: Final = 300.0
 
 
 async def measured(case: Case, cluster: Cluster, *, profile: str = "") -> Figures:
-    async with chain.running(case.chain, case.lanes) as node, _store(case, cluster) as (store, folder):
-        order = Order(
-            contestant=case.contestant,
-            url=node.url,
-            lanes=case.lanes,
-            count=case.count,
-            store=store,
-            settings=str(settings.write(folder, url=node.url, store=store, lanes=case.lanes)) if case.is_ours else "",
-            profile=profile if case.is_ours else "",
-        )
-        before = usage.cpu(node.pid), _database_cpu(cluster)
-        outcome = await contest(order)
-        used = usage.cpu(node.pid) - before[0], _database_cpu(cluster) - before[1]
+    async with AsyncExitStack() as stack:
+        node = await stack.enter_async_context(chain.running(case.chain, case.lanes))
+        store, folder = await stack.enter_async_context(_store(case, cluster))
+        watched: dict[str, tuple[int, ...]] = {"chain": (node.pid,)}
+        if case.store == "postgresql" and cluster.pid is not None:
+            watched["database"] = (cluster.pid,)
+        order = Order(contestant=case.contestant, url=node.url, lanes=case.lanes, count=case.count, store=store)
+        if case.contestant == LIBRARY:
+            file = settings.write(folder, url=node.url, store=store, lanes=case.lanes)
+            order = msgspec.structs.replace(order, settings=str(file), profile=profile)
+        if case.is_service:
+            ours = await stack.enter_async_context(
+                service.several(case.nodes, folder, url=node.url, store=store, lanes=case.lanes)
+            )
+            watched["ours"] = tuple(one.pid for one in ours)
+            order = msgspec.structs.replace(order, services=tuple(one.url for one in ours))
+            await stack.enter_async_context(profiled(profile, ours[0].pid))
+        outcome = await contest(msgspec.structs.replace(order, watched=watched))
         executed = await _audited(case, node, store, outcome) if case.is_ours else outcome.seconds
-    each = 1e6 / case.count
     return Figures(
         done=case.count / outcome.seconds,
         executed=case.count / executed,
         seconds=outcome.seconds,
-        cpu=outcome.cpu * each,
-        chain_cpu=used[0] * each,
-        database_cpu=used[1] * each,
+        cpu={who: used / case.count * 1e6 for who, used in outcome.cpu.items()},
     )
 
 
 async def contest(order: Order) -> Outcome:
+    """In a process of its own, and a session of its own: who stops us stops it through us."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bench.contestant"), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        *(sys.executable, "-m", "bench.contestant"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        start_new_session=True,
     )
     try:
         async with asyncio.timeout(MOST_SECONDS):
@@ -60,7 +69,7 @@ async def contest(order: Order) -> Outcome:
         ) from None
     finally:
         if process.returncode is None:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
     if process.returncode:
         raise audit.Failed(f"{order.contestant} ended with {process.returncode}; its own words are above")
@@ -74,10 +83,6 @@ async def _audited(case: Case, node: Chain, store: str, outcome: Outcome) -> flo
         mined = await books.last_mined(kept)
     audit.check(await audit.deeds(node.rpc), rows, lanes=case.lanes, values=range(1, case.count + 1))
     return (mined - outcome.since) / 1000
-
-
-def _database_cpu(cluster: Cluster) -> float:
-    return 0.0 if cluster.pid is None else usage.cpu_of_family(cluster.pid)
 
 
 @asynccontextmanager

@@ -11,22 +11,17 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def cpu(pid: int) -> float:
-    """Seconds of a core, its ended children included; 0 if the process is gone."""
-    fields = _stat(pid)
-    return sum(map(int, fields[11:15])) / _TICK if fields else 0.0
+    """Seconds of a core: of the process and all that it started, those that ended included."""
+    return sum(sum(map(int, _stat(one)[11:15])) for one in _family(pid)) / _TICK
 
 
-def cpu_of_family(pid: int) -> float:
-    """The process's and all its descendants'."""
-    return sum(cpu(one) for one in _family(pid))
-
-
-def memory(pid: int) -> int:
-    """Resident, in bytes."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+def memory(pid: int | None = None) -> int:
+    """Resident, in bytes; of this process unless another is named."""
+    return int(Path(f"/proc/{pid or 'self'}/statm").read_text().split()[1]) * _PAGE
 
 
 def _stat(pid: int) -> list[str]:
+    """What follows the name; nothing if the process is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

@@ -17,7 +17,7 @@ def local_nonce(order: Order) -> Outcome:
     """The nonces are counted here."""
     nonces: dict[int, int] = defaultdict(int)
     w3, accounts = _ready(order)
-    watch = Stopwatch()
+    watch = Stopwatch(order)
     for transfer in transfers(order.lanes, order.count):
         _send(w3, accounts[transfer.lane], nonces[transfer.lane], transfer.to, transfer.value)
         nonces[transfer.lane] += 1
@@ -27,7 +27,7 @@ def local_nonce(order: Order) -> Outcome:
 def asked_count(order: Order) -> Outcome:
     """The node is asked for each nonce."""
     w3, accounts = _ready(order)
-    watch = Stopwatch()
+    watch = Stopwatch(order)
     for transfer in transfers(order.lanes, order.count):
         account = accounts[transfer.lane]
         nonce = w3.eth.get_transaction_count(account.address, "pending")
