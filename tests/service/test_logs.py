@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import random
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,9 @@ import structlog
 
 from nonchalant import logs
 from nonchalant.config import LogFormat
+from nonchalant.sim.journal import listening
+from nonchalant.sim.loop import SimLoop
+from nonchalant.sim.trace import Trace
 from tests.lessons import lesson
 
 
@@ -100,3 +104,21 @@ def test_a_program_that_has_configured_structlog_is_left_alone() -> None:
     before = structlog.get_config()
     logs.hand_over()
     assert structlog.get_config() == before
+
+
+def test_a_simulated_world_leaves_the_logging_of_its_program_as_it_was() -> None:
+    structlog.reset_defaults()
+    _listen()
+    assert not structlog.is_configured()  # or a node that is opened afterwards would not hand over
+    logs.hand_over()
+    before = structlog.get_config()
+    _listen()
+    assert structlog.get_config() == before
+
+
+def _listen() -> None:
+    loop = SimLoop(random.Random(1))
+    with listening() as journal:
+        journal.open(Trace(loop), broke=pytest.fail)
+        structlog.get_logger().info("lane.paused")
+    loop.close()

@@ -54,12 +54,15 @@ def _is_poison(error: BaseException | None) -> bool:
 
 @contextmanager
 def listening() -> Iterator[Journal]:
-    """Take over all logging inside this block."""
-    before = structlog.get_config()
+    """Take over all logging inside this block; afterwards it is as nobody had touched it."""
+    before = structlog.get_config() if structlog.is_configured() else None
     try:
         yield Journal()
     finally:
-        structlog.configure(**before)
+        if before is None:
+            structlog.reset_defaults()
+        else:
+            structlog.configure(**before)
 
 
 def _configure(hear: Processor, level: int) -> None:
