@@ -2,7 +2,6 @@ import { Web3 } from "web3";
 import { ABI, serve } from "./driver.mjs";
 
 const web3 = new Web3(process.env.RPC_URL);
-web3.eth.transactionPollingInterval = 100;
 const sent = new Map();
 
 // A promise of the receipt that tells the hash before; it throws for a receipt that failed, and keeps it in the error.
