@@ -18,6 +18,27 @@ settings.register_profile("long", parent=settings.get_profile("test"), derandomi
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 
 
+class Telling:
+    """Who failed and why, at once: of a run whose output is cut short, the summary is what is lost."""
+
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self._terminal = terminal
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            why = crash.message.partition("\n")[0] if crash else report.longreprtext.rpartition("\n")[2]
+            self._terminal.write_line(f"\nFAILED {report.nodeid} ({report.when}): {why[:300]}")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is not None:  # a worker of xdist has none; its reports reach the one who started it
+        config.pluginmanager.register(Telling(terminal))
+
+
 @pytest.fixture(scope="session")
 def anvil() -> Path:
     """The anvil binary that make installed; never skipped, because `make test` runs on real parts."""
