@@ -25,6 +25,9 @@ PYTEST := $(BIN)/pytest -n auto --dist loadgroup
 # Most tests of whole nodes wait for blocks and leases: twice as many at once as there are cores.
 PATIENT := $(BIN)/pytest -n $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN)))) --dist loadgroup
 
+# Compiled modules are kept even where an image says otherwise: hundreds of processes read the same ones.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Where the dev chain and the tests find anvil: the pinned one, whatever PATH has.
 run test test-long bench: export NONCHALANT_ANVIL := $(CURDIR)/.make/anvil/anvil
 
