@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass
 from enum import Enum
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,7 @@ class Setting:
         return f"{self.table}.{self.key}".lstrip(".")
 
 
+@cache
 def settings() -> list[Setting]:
     """Every key of the settings file. The program is asked, by giving it a key and then a value it cannot take."""
     found = list(_settings(()))
@@ -329,6 +331,7 @@ def calls() -> Iterator[tuple[str, ast.Call]]:
                 yield module, node
 
 
+@cache
 def events() -> list[Emitted]:
     """Every event kind that can be written, with the names of its data."""
     found = dict(_lifecycle_events())
@@ -387,6 +390,7 @@ def _lifecycle_events() -> dict[str, dict[str, None]]:
     return found
 
 
+@cache
 def attention_codes() -> list[str]:
     """Every code a mark can carry, or an event of its kind: those the source names, and each class of refusal."""
     found: dict[str, None] = {}
@@ -416,6 +420,7 @@ def attention_codes() -> list[str]:
     return [*found, *(one.value for one in refusals() if one.value not in found)]
 
 
+@cache
 def refused_wishes() -> list[str]:
     """Every code with which a wish can be refused, by the lane's owner or at once."""
     found: dict[str, None] = {}
@@ -437,6 +442,7 @@ def refusals() -> list[Rejection]:
     return [one for one in Rejection if one.fate is not Fate.ACCEPTED]
 
 
+@cache
 def log_events() -> list[Emitted]:
     found: dict[str, tuple[str, dict[str, None]]] = {}
     for _, call in calls():
@@ -461,6 +467,7 @@ def _called(call: ast.Call) -> str:
 # --- variables ---
 
 
+@cache
 def variables() -> set[str]:
     """Every environment variable the program reads by a name of its own."""
     named = {

@@ -7,7 +7,10 @@ import pytest
 from tests import lessons
 from tests.lessons import FOLDER, LESSONS, PAGE, TABLE, answers, lesson
 
-ANSWERED = {answer.lesson for answer in answers()}
+
+@pytest.fixture(scope="module")
+def answered() -> set[str]:
+    return {answer.lesson for answer in answers()}
 
 
 def test_the_committed_page_is_what_the_suite_says() -> None:
@@ -18,13 +21,13 @@ def test_every_lesson_has_an_id_of_its_own() -> None:
     assert len(LESSONS) == len(TABLE)
 
 
-def test_a_lesson_is_either_answered_or_open() -> None:
-    assert [one.id for one in TABLE if one.id not in ANSWERED and one.open is None] == [], "write the test"
-    assert [one.id for one in TABLE if one.id in ANSWERED and one.open is not None] == [], "it is not open any more"
+def test_a_lesson_is_either_answered_or_open(answered: set[str]) -> None:
+    assert [one.id for one in TABLE if one.id not in answered and one.open is None] == [], "write the test"
+    assert [one.id for one in TABLE if one.id in answered and one.open is not None] == [], "it is not open any more"
 
 
-def test_a_marker_that_names_no_lesson_fails() -> None:
-    assert set(LESSONS) >= ANSWERED
+def test_a_marker_that_names_no_lesson_fails(answered: set[str]) -> None:
+    assert set(LESSONS) >= answered
     with pytest.raises(ValueError, match="no lesson"):
         lesson("unheard-of")
 

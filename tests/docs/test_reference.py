@@ -23,9 +23,17 @@ from tests.docs.pages import PAGES, ROOT, Block, blocks, everything, name, prose
 
 COMMANDS = {command.name: command for command in inventory.commands()}
 GROUPS = {command.split()[0] for command in COMMANDS if " " in command}
-EVENTS = {event.name for event in inventory.events()}
-LOG_EVENTS = {event.name for event in inventory.log_events()}
-REFERENCE = ROOT / "docs" / "reference"
+
+# In one process: what exists is read from the whole source, once.
+pytestmark = pytest.mark.xdist_group("reference")
+
+
+def events() -> set[str]:
+    return {event.name for event in inventory.events()}
+
+
+def log_events() -> set[str]:
+    return {event.name for event in inventory.log_events()}
 
 
 def page(folder: str, file: str) -> str:
@@ -75,12 +83,12 @@ def test_every_error_code_is_documented() -> None:
 
 
 def test_every_event_kind_and_attention_code_and_log_event_is_documented() -> None:
-    assert len(EVENTS) > 15
-    assert [kind for kind in EVENTS if f"| `{kind}` |" not in page("reference", "events")] == []
+    assert len(events()) > 15
+    assert [kind for kind in events() if f"| `{kind}` |" not in page("reference", "events")] == []
     codes = inventory.attention_codes()
     assert len(codes) > 30
     assert [code for code in codes if f"`{code}`" not in page("reference", "attention")] == []
-    assert [event for event in LOG_EVENTS if f"| `{event}` |" not in page("how-to", "read-the-logs")] == []
+    assert [event for event in log_events() if f"| `{event}` |" not in page("how-to", "read-the-logs")] == []
 
 
 def test_every_call_is_documented() -> None:
@@ -152,12 +160,13 @@ def test_every_variable_in_the_docs_exists() -> None:
 
 
 def test_every_event_in_the_docs_exists() -> None:
+    known = events() | log_events()
     strange = {
         (name(path), text)
         for path in PAGES
         for text in quoted(path)
         if re.fullmatch(r"(tx|attempt|lane|lease|head|chain|finality|service)\.[a-z_]+", text)
-        and text not in EVENTS | LOG_EVENTS
+        and text not in known
         and text != "chain.json"
     }
     assert strange == set()
