@@ -10,7 +10,6 @@ import asyncio
 import statistics
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 
 from nonchalant.intake import Intake
@@ -22,6 +21,7 @@ from nonchalant.observing.observatory import Observatory
 from nonchalant.observing.tallies import Tallies
 from nonchalant.store.sqlite import SqliteStore
 from nonchalant.system import SystemClock, SystemEntropy
+from nonchalant.values import replace
 from tests.examples import LANE, a_hash, a_receipt, a_request, a_transaction, an_attempt
 
 TRANSACTIONS = 2_000

@@ -309,11 +309,11 @@ def send() -> str:
 
 
 def transaction_fields() -> str:
-    return ", ".join(f"`{name}`" for name in nonchalant.Transaction.__dataclass_fields__) + ", `live`\n"
+    return ", ".join(f"`{name}`" for name in nonchalant.Transaction.__struct_fields__) + ", `live`\n"
 
 
 def receipt_fields() -> str:
-    return ", ".join(f"`{name}`" for name in nonchalant.Receipt.__dataclass_fields__) + ", `cost`\n"
+    return ", ".join(f"`{name}`" for name in nonchalant.Receipt.__struct_fields__) + ", `cost`\n"
 
 
 def diagram() -> str:

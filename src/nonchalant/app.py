@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from itertools import chain as in_turn
@@ -47,6 +47,7 @@ from nonchalant.steering import LaneHandle
 from nonchalant.store.postgres import PostgresStore
 from nonchalant.stream import Stream
 from nonchalant.system import SystemClock, SystemEntropy
+from nonchalant.values import replace
 from nonchalant.waiting_for import MOST_COUNTED, Situation, why
 from nonchalant.webhook_desk import WebhookDesk
 from nonchalant.wire import (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import structlog
 
@@ -35,6 +35,7 @@ from nonchalant.model import (
 )
 from nonchalant.poison import handling, subject_of
 from nonchalant.signing import Prepared
+from nonchalant.values import replace
 
 log = structlog.get_logger()
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 import structlog
 
@@ -21,6 +20,7 @@ from nonchalant.poison import handling, subject_of
 from nonchalant.policy import NEVER_SENT, Sending
 from nonchalant.ports import Endpoint
 from nonchalant.rejections import Fate, Rejection
+from nonchalant.values import replace
 from nonchalant.windows import TooHigh
 
 log = structlog.get_logger()

@@ -11,7 +11,7 @@ import asyncio
 import heapq
 from bisect import insort
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import structlog
@@ -20,6 +20,7 @@ from nonchalant.errors import DeliveryLost, NonchalantError, RowMoved
 from nonchalant.model import Millis
 from nonchalant.ports import Clock, Entropy, WebhookStore
 from nonchalant.stream import PAGE, Stream, Told
+from nonchalant.values import replace
 from nonchalant.views import show_time
 from nonchalant.waiting import nap
 from nonchalant.webhooks import Delivery, DeliveryState, Parcel, Said, after, signed_headers

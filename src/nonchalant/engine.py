@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import copy_context
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import structlog
@@ -33,6 +33,7 @@ from nonchalant.ports import Adviser, Chain, Clock, Entropy, Meter, Signer, Sink
 from nonchalant.rescue import rescue
 from nonchalant.settle import settle
 from nonchalant.tend import tend
+from nonchalant.values import replace
 from nonchalant.waiting import nap, within
 from nonchalant.watch import watch
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from nonchalant import fees as prices
 from nonchalant import policy, signing
@@ -11,6 +10,7 @@ from nonchalant.desk import SIGNER_MARK, Desk
 from nonchalant.errors import NodeRefused
 from nonchalant.lanes import Work
 from nonchalant.model import Address, Attempt, AttemptKind, Draft, Payload, SlotKind, Speed
+from nonchalant.values import replace
 
 # Fillers a lane may have at once: a wide gap is closed in steps, each of which the next blocks confirm.
 MOST_FILLERS = 64

@@ -6,8 +6,6 @@ priced and signed here, so that what cannot be done is refused while the transac
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import structlog
 
 from nonchalant import fees as prices
@@ -26,6 +24,7 @@ from nonchalant.errors import (
 )
 from nonchalant.lanes import Work
 from nonchalant.model import AttemptKind, Draft, Fees, Millis, Mode, Payload, Slot, Speed, Transaction, Wanted, Wei
+from nonchalant.values import replace
 from nonchalant.wishes import (
     MOST_REPLACEMENTS,
     Bump,

@@ -7,9 +7,9 @@ says how often it was told and since when.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from nonchalant.model import Event, Millis
+from nonchalant.values import replace
 
 # What may be told without end while nothing moves, and what makes two of them the same. All else costs a nonce, a block
 # or a person's word each time.

@@ -7,7 +7,6 @@ it, and only then the lane applies it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import count, islice, takewhile
 
 from nonchalant import lifecycle
@@ -30,6 +29,7 @@ from nonchalant.model import (
     TxId,
     Wei,
 )
+from nonchalant.values import replace
 
 # A mark whose words have changed (an amount, a nonce, an endpoint's name) is written anew at most this often.
 RENEWED_AFTER: Millis = 300_000

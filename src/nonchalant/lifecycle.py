@@ -7,7 +7,7 @@ the docs is drawn from the table, and the schema's CHECKs repeat it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from nonchalant.errors import IllegalMove
 from nonchalant.model import (
@@ -24,6 +24,7 @@ from nonchalant.model import (
     State,
     Transaction,
 )
+from nonchalant.values import replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,11 @@ all who came later, for a while; nothing is ever signed above a number that nobo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 from nonchalant.model import Millis, Transaction
+from nonchalant.values import replace
 
 # How long missing numbers are kept, and how many at most: clients that send several at once do so within moments.
 KEPT_FOR: Millis = 10_000

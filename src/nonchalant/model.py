@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import sha256
 from typing import NamedTuple
+
+from msgspec import Struct, field
+
+from nonchalant.values import replace
 
 Wei = int
 Millis = int  # since the Unix epoch
@@ -83,8 +86,7 @@ class Mode(StrEnum):
     HALTED = "halted"  # the chain broke its word; a person must look
 
 
-@dataclass(frozen=True, slots=True)
-class Fees:
+class Fees(Struct, frozen=True):
     """What one unit of gas may cost. `priority` is None on chains without a base fee: then `max_fee` is the gas price.
 
     `firm` False: only what to begin with; how much is paid in the end is for the account's caps to say.
@@ -98,8 +100,7 @@ class Fees:
 AccessList = tuple[tuple[Address, tuple[str, ...]], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Payload:
+class Payload(Struct, frozen=True, kw_only=True):
     """What the user wants executed. `to` None creates a contract; `gas` None means: estimate it.
 
     `abi` is the JSON text of the errors that the contract may revert with, for telling why; it is never signed.
@@ -132,8 +133,7 @@ def deed_of(to: Address | None, value: Wei, data: bytes) -> str:
     return sha256(b"%s %d %s" % ((to or "").encode(), value, data)).hexdigest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """A validated wish to send, with the id it will have for life."""
 
     id: TxId
@@ -158,8 +158,7 @@ class BlockRef(NamedTuple):
     hash: Hash
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """One block as the follower needs it: its link and what it executed."""
 
     number: int
@@ -172,8 +171,7 @@ class Block:
         return BlockRef(self.number, self.hash)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
+class Receipt(Struct, frozen=True, kw_only=True):
     """That one attempt was executed in one block, and what it cost."""
 
     hash: Hash
@@ -189,8 +187,7 @@ class Receipt:
         return self.gas_used * self.gas_price + self.l1_fee
 
 
-@dataclass(frozen=True, slots=True)
-class Attention:
+class Attention(Struct, frozen=True):
     """Why a live transaction or a lane needs a look, in one sentence that names the remedy."""
 
     code: str
@@ -207,8 +204,7 @@ LESSER_MARKS = frozenset({"hook_failed", "hook_refused"})
 DOUBTS = frozenset({"same_payload_executed", "store_lost_commits"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transaction:
+class Transaction(Struct, frozen=True, kw_only=True):
     id: TxId
     lane: LaneKey
     place: int  # taken at insert, kept over re-queueing
@@ -268,8 +264,7 @@ LIVE_STATES = frozenset({State.QUEUED, State.SIGNED, State.SENT, State.MINED})
 TERMINAL_STATES = frozenset(State) - LIVE_STATES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Attempt(Struct, frozen=True, kw_only=True):
     """One signed payload at one slot. Append-only, but for what nodes said about it."""
 
     hash: Hash
@@ -287,16 +282,14 @@ class Attempt:
     answer: str | None = None  # the last thing nodes said about it
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(Struct, frozen=True):
     """A nonce kept for somebody who signs by himself. `holder` is a secret that only the caller knows."""
 
     holder: str
     deadline: Millis
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
+class Slot(Struct, frozen=True, kw_only=True):
     """One nonce of a lane while it is not final, with every attempt that was ever signed for it."""
 
     nonce: int
@@ -338,8 +331,7 @@ class Slot:
         return replace(self, attempts=(*self.attempts, attempt))
 
 
-@dataclass(frozen=True, slots=True)
-class Stranger:
+class Stranger(Struct, frozen=True):
     """Something the account executed that this store knows nothing of, found when the lane was reconciled.
 
     It may be ours, from a commit that was lost. So the next request that does the same is held, once.
@@ -351,8 +343,7 @@ class Stranger:
     tx_id: TxId | None = None  # who was held for it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaneRecord:
+class LaneRecord(Struct, frozen=True, kw_only=True):
     """What the store keeps of a lane beside its slots. `next_nonce` None: never synchronised with the chain."""
 
     key: LaneKey
@@ -369,8 +360,7 @@ class LaneRecord:
     attention: Attention | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Control:
+class Control(Struct, frozen=True):
     """What people said a lane should do. Anybody may say so; the owner obeys."""
 
     mode: Mode = Mode.OPEN
@@ -378,8 +368,7 @@ class Control:
     since: Millis = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(Struct, frozen=True):
     """The right to work a lane. `epoch` is the fencing token; `until` is on the holder's monotonic clock, in seconds."""
 
     lane: LaneKey
@@ -388,16 +377,14 @@ class Lease:
     until: float
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """What came of a wish. `refused` is the code of the reason, or None: it was granted."""
 
     refused: str | None = None
     data: Mapping[str, object] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Struct, frozen=True, kw_only=True):
     """One fact about a transaction or a lane. The store gives it its position, and says if it was told before."""
 
     kind: str
@@ -410,8 +397,7 @@ class Event:
     since: Millis | None = None  # when it was told first, if it was told before
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(Struct, frozen=True, kw_only=True):
     """One commit: everything in it becomes true at once, or nothing does."""
 
     transactions: tuple[Transaction, ...] = ()  # the new rows; each names its version, one above the stored one
@@ -427,8 +413,7 @@ class Change:
     events: tuple[Event, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class Draft(Struct, frozen=True, kw_only=True):
     """Everything that is signed."""
 
     lane: LaneKey
@@ -438,16 +423,14 @@ class Draft:
     fees: Fees
 
 
-@dataclass(frozen=True, slots=True)
-class Sealed:
+class Sealed(Struct, frozen=True):
     """Signed bytes and the hash they will have on chain."""
 
     raw: bytes
     hash: Hash
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recognised:
+class Recognised(Struct, frozen=True, kw_only=True):
     """What somebody signed, read back from its bytes. `chain_id` None: it names no chain, so any of them would take it."""
 
     hash: Hash
@@ -458,8 +441,7 @@ class Recognised:
     fees: Fees
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Market:
+class Market(Struct, frozen=True, kw_only=True):
     """Prices as one endpoint sees them. `base_fee` None: the chain has none, `gas_price` is what to pay.
 
     `gas_limit` is the newest block's: what one transaction may ask for at most. None: not known.
@@ -471,8 +453,7 @@ class Market:
     gas_limit: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(Struct, frozen=True):
     """An account at one block, from an endpoint that has that block."""
 
     count: int  # executed transactions: the next nonce the chain would take
@@ -480,16 +461,14 @@ class Account:
     delegated: bool = False  # its code is an EIP-7702 delegation: pools hold one transaction of it
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """What one endpoint says of the chain now. `finalized` None: it has no such tag."""
 
     head: BlockRef
     finalized: BlockRef | None
 
 
-@dataclass(frozen=True, slots=True)
-class Executed:
+class Executed(Struct, frozen=True):
     """Somebody's transaction in a block, with enough to compare it with ours."""
 
     hash: Hash
@@ -504,13 +483,11 @@ class Executed:
         return deed_of(self.to, self.value, self.data)
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(Struct, frozen=True):
     """The node took the bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """The node answered with an error; what it proves is for `rejections` to say."""
 
     message: str
@@ -518,8 +495,7 @@ class Refused:
     data: object = None
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(Struct, frozen=True):
     """No answer that can be understood: the bytes may have arrived."""
 
     reason: str

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum, auto
+
+from msgspec import Struct
 
 from nonchalant import fees as prices
 from nonchalant.errors import NodeRefused
@@ -28,6 +30,7 @@ from nonchalant.model import (
     Wanted,
 )
 from nonchalant.rejections import Fate, Rejection, Remedy, classify
+from nonchalant.values import replace
 
 # How many of a lane's lowest slots are repriced: what is behind them cannot be mined before them anyway.
 BUMPED_AT_ONCE = 4
@@ -78,8 +81,7 @@ class Patience:
                 return waited >= millis and blocks >= BLOCKS_BEFORE_A_BUMP
 
 
-@dataclass(frozen=True, slots=True)
-class Sending:
+class Sending(Struct, frozen=True):
     """What happened to one attempt since its owner took the lane. Not stored: an earlier epoch's sending is unknown."""
 
     # Both on the owner's monotonic clock: the wall clock may be set while it waits, and differs between nodes.
@@ -93,7 +95,7 @@ class Sending:
     block: int = 0  # the height we saw when it was first handed over
     rounds: int = 0  # how often it was handed over
     refused_by: frozenset[str] = frozenset()  # endpoints that refused the bytes themselves
-    said: Mapping[str, str] = field(default_factory=dict)  # by endpoint: `ACCEPTED`, or the class of its last refusal
+    said: Mapping[str, str] = {}  # by endpoint: `ACCEPTED`, or the class of its last refusal
 
     @property
     def is_hopeless(self) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from nonchalant.desk import Desk
 from nonchalant.errors import NodeRefused, Unreachable
 from nonchalant.model import Block, BlockRef, Executed, Hash, Receipt
 from nonchalant.ports import Endpoint
+from nonchalant.values import replace
 
 # Blocks read in one go; then the lane's other work has its turn.
 AT_ONCE = 20

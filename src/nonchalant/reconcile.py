@@ -7,14 +7,13 @@ what still waits.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import structlog
 
 from nonchalant import proof
 from nonchalant.desk import RESET_MARK, Desk
 from nonchalant.lanes import Work
 from nonchalant.model import Attention, Stranger
+from nonchalant.values import replace
 
 log = structlog.get_logger()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import structlog
 
@@ -26,6 +25,7 @@ from nonchalant.model import (
 )
 from nonchalant.poison import handling, subject_of
 from nonchalant.policy import BUMPED_AT_ONCE, NEVER_SENT, Bump, Close, GiveUp, Outbid, Resend
+from nonchalant.values import replace
 
 log = structlog.get_logger()
 

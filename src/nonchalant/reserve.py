@@ -6,8 +6,6 @@ nonce is closed by a filler (`rescue`), and never given to a transaction. Whiche
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from nonchalant import policy
 from nonchalant.desk import Desk
 from nonchalant.health import OUT_OF_FUNDS
@@ -23,6 +21,7 @@ from nonchalant.model import (
     Slot,
     SlotKind,
 )
+from nonchalant.values import replace
 from nonchalant.wishes import NotYet, Refusal, Release, Reserve, Use
 
 # Nonces of a lane that may be kept for others at once, and for how long at most: what is behind them waits.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from nonchalant import heads
 from nonchalant.desk import BEHIND_MARK, Desk
 from nonchalant.errors import Unreachable
 from nonchalant.model import Attention, BlockRef, Mode
+from nonchalant.values import replace
 
 
 async def check(desk: Desk) -> None:

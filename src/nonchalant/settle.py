@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 import structlog
 
@@ -30,6 +29,7 @@ from nonchalant.model import (
 )
 from nonchalant.poison import handling, subject_of
 from nonchalant.ports import Endpoint
+from nonchalant.values import replace
 
 log = structlog.get_logger()
 

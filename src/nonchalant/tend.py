@@ -5,13 +5,12 @@ This stops and starts assigning, and nothing else.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from nonchalant import health
 from nonchalant.desk import Desk
 from nonchalant.health import OUT_OF_FUNDS, Signs
 from nonchalant.model import Slot, Wei
 from nonchalant.rejections import Rejection
+from nonchalant.values import replace
 
 _NO_FUNDS = Rejection.INSUFFICIENT_FUNDS.value
 

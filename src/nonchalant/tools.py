@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from nonchalant import filling, lifecycle, policy
 from nonchalant.desk import RESERVATION_MARK, RESET_MARK, Desk
@@ -11,6 +10,7 @@ from nonchalant.errors import Unreachable
 from nonchalant.lanes import Work
 from nonchalant.model import Attention, BlockRef, Receipt, Slot, SlotKind, State, Wanted
 from nonchalant.policy import NEVER_SENT
+from nonchalant.values import replace
 from nonchalant.wishes import Fill, Refusal, Reset
 
 # Slots named in one answer; the counts beside them are complete.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from nonchalant import lifecycle, windows
 from nonchalant.desk import Desk
@@ -11,6 +10,7 @@ from nonchalant.errors import Unreachable
 from nonchalant.lanes import Work
 from nonchalant.model import BlockRef, Receipt, Slot
 from nonchalant.poison import handling, subject_of
+from nonchalant.values import replace
 
 
 async def watch(desk: Desk) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from nonchalant.access import EVERY_LANE
@@ -12,6 +12,7 @@ from nonchalant.errors import NotFound, RowMoved, TooManyWebhooks
 from nonchalant.model import Millis
 from nonchalant.ports import Clock, Entropy, EventRange, WebhookStore
 from nonchalant.targets import Targets
+from nonchalant.values import replace
 from nonchalant.webhooks import Delivery, DeliveryState, LiveSecret, Said, Webhook, new_secret, signed_headers
 from nonchalant.wire_events import Subscription
 

@@ -6,13 +6,14 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from nonchalant.access import EVERY_LANE, LanePattern
 from nonchalant.interest import Interest
 from nonchalant.model import Millis
+from nonchalant.values import replace
 
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - before each of them, no secret itself
 

@@ -9,7 +9,6 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -66,6 +65,7 @@ from nonchalant.scalars import (
     parse_number,
     parse_pattern,
 )
+from nonchalant.values import replace
 
 MAX_METADATA: Final = 4 * 1024  # as JSON
 MAX_ABI: Final = 64 * 1024  # as JSON, of its errors alone

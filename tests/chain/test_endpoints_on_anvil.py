@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
 
@@ -25,6 +24,7 @@ from nonchalant.model import (
 )
 from nonchalant.ports import Chain, Endpoint, Signer
 from nonchalant.signers import LocalSigner, from_private_key
+from nonchalant.values import replace
 from tests.anvil import ADDRESSES, CHAIN_ID, KEYS, Anvil, running
 
 GWEI = 10**9

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from nonchalant.chain.evm.decoding import decode
@@ -22,6 +20,7 @@ from nonchalant.testing.rules import (
     ReplacementStep,
     Swallowed,
 )
+from nonchalant.values import replace
 from tests.chain.proxied import ALICE, DELEGATED, GWEI, pool, raws, transfer, transfers
 
 

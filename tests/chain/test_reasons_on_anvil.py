@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
 
@@ -13,6 +12,7 @@ from nonchalant.chain.evm.endpoints import EvmEndpoint
 from nonchalant.chain.evm.reverts import parse_abi
 from nonchalant.errors import NodeRefused, Unreachable
 from nonchalant.model import BlockRef, Draft, Fees, LaneKey, Payload
+from nonchalant.values import replace
 from tests.anvil import ADDRESSES, CHAIN_ID, Anvil
 
 ALICE, BOB = ADDRESSES[0], ADDRESSES[1]

@@ -194,8 +194,8 @@ def test_every_code_that_looks_like_one_of_ours_exists() -> None:
     known |= {one.key for one in inventory.settings()} | set(generate.WORDS["send"]) | {"load_settings"}
     known |= {field for fields in generate.WORDS["fields"].values() for field in fields}
     known |= {field for event in [*inventory.events(), *inventory.log_events()] for field in event.fields}
-    known |= {*nonchalant.Transaction.__dataclass_fields__, *nonchalant.Receipt.__dataclass_fields__}
-    known |= set(Market.__dataclass_fields__)  # what a hook is given
+    known |= {*nonchalant.Transaction.__struct_fields__, *nonchalant.Receipt.__struct_fields__}
+    known |= set(Market.__struct_fields__)  # what a hook is given
     known |= {word for metric in CATALOGUE for word in (*series_of(metric), metric.name, *quoted_in(metric.help))}
     known |= {*METHODS, "eth_subscribe"}
     strange = {

@@ -1,7 +1,6 @@
 """What the end-to-end suites share: an anvil mined by hand, and a node in this process on it."""
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from nonchalant import app
 from nonchalant.config import Settings
 from nonchalant.engine import EngineRules
 from nonchalant.policy import Patience
+from nonchalant.values import replace
 from tests import anvil
 from tests.anvil import Anvil
 from tests.e2e.site import Site

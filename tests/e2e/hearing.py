@@ -14,13 +14,13 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nonchalant.app import Handle, Nonchalant
 from nonchalant.model import LaneKey, State
+from nonchalant.values import replace
 from tests import anvil, postgres, results
 from tests.e2e.rig import settings
 from tests.e2e.site import ALICE, Site, pay

@@ -15,13 +15,13 @@ import sys
 import tempfile
 import time
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import asyncpg
 
 from nonchalant.app import Nonchalant
 from nonchalant.config import Settings
+from nonchalant.values import replace
 from tests import anvil, postgres, results
 from tests.e2e import ledger
 from tests.e2e.restart import ACCOUNTS, BLOCK_SECONDS, WINDOW, send_payments

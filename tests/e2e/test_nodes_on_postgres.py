@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from dataclasses import replace
 
 import asyncpg
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from nonchalant.app import Nonchalant
 from nonchalant.config import Settings
 from nonchalant.model import LaneKey, State
+from nonchalant.values import replace
 from tests import anvil
 from tests.e2e.rig import settings
 from tests.e2e.site import ALICE, Site, pay

@@ -7,12 +7,12 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 
 from nonchalant.app import Nonchalant
 from nonchalant.errors import CommitUnknown, StoreUnavailable
 from nonchalant.model import LaneKey, Mode, State
+from nonchalant.values import replace
 from tests import anvil
 from tests.e2e.rig import settings, until
 from tests.e2e.site import ALICE, Site, pay

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
 from coincurve import PrivateKey
@@ -16,6 +15,7 @@ from nonchalant.chain.evm.encoding import CURVE_ORDER, HIGHEST_CHAIN_ID, digest,
 from nonchalant.chain.evm.endpoints import EvmChain
 from nonchalant.errors import SignerFailed, Unencodable
 from nonchalant.model import Draft, Fees, LaneKey, Payload
+from nonchalant.values import replace
 
 CASES = 3_000
 KEY = PrivateKey(bytes.fromhex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80"))

@@ -1,7 +1,5 @@
 """Opening prices, and prices that replace them."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -18,6 +16,7 @@ from nonchalant.fees import (
     replacement_floor,
 )
 from nonchalant.model import Fees, Market, Speed
+from nonchalant.values import replace
 from tests.lessons import lesson
 
 GWEI = 10**9

@@ -1,6 +1,5 @@
 """Nonce arithmetic, and a lane that only ever believes what was committed."""
 
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 
 from nonchalant.lanes import Lane, Work, exposure
 from nonchalant.model import AttemptKind, Change, Fees, Payload, Reservation, SlotKind, State, Stranger
+from nonchalant.values import replace
 from tests.examples import ALICE, BOB, LANE, a_hash, a_lane, a_receipt, a_record, a_slot, a_transaction, an_attempt
 
 

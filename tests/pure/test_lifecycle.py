@@ -1,7 +1,6 @@
 """The table of moves: what it allows, what each move says, and that the diagram is the table."""
 
 import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -46,6 +45,7 @@ from nonchalant.model import (
     State,
     Transaction,
 )
+from nonchalant.values import replace
 from tests.examples import ALICE, LANE, MARK, a_receipt, a_transaction
 
 RECEIPT = a_receipt("0xee")

@@ -1,7 +1,5 @@
 """What the values say about themselves."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +19,7 @@ from nonchalant.model import (
     Wanted,
     deed_of,
 )
+from nonchalant.values import replace
 from tests.examples import (
     ALICE,
     BOB,

@@ -1,7 +1,6 @@
 """Decisions about what does not move."""
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,6 +44,7 @@ from nonchalant.policy import (
     wish_of,
 )
 from nonchalant.rejections import Fate, Rejection
+from nonchalant.values import replace
 from tests.examples import a_slot, a_transaction, an_attempt
 from tests.lessons import lesson
 

@@ -1,7 +1,5 @@
 """What the outside sees: exact amounts, UTC, checksums."""
 
-from dataclasses import replace
-
 import msgspec
 import pytest
 
@@ -26,6 +24,7 @@ from nonchalant.model import (
     Wanted,
 )
 from nonchalant.ports import LaneSummary, OpenWish, Reserved, Standing
+from nonchalant.values import replace
 from nonchalant.views import show_event, show_time, show_transaction
 from nonchalant.waiting_for import Situation
 from nonchalant.windows import Pace

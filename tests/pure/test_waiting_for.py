@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from nonchalant.model import (
@@ -20,6 +18,7 @@ from nonchalant.model import (
     Wanted,
 )
 from nonchalant.ports import FirstOpen, Standing
+from nonchalant.values import replace
 from nonchalant.waiting_for import MOST_COUNTED, Situation, why
 from tests.examples import LANE, a_receipt, a_transaction, an_attempt
 

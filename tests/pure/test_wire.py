@@ -1,13 +1,12 @@
 """Requests become values at the edge, or an error that names the field."""
 
-from dataclasses import replace
-
 import pytest
 
 from nonchalant.amounts import LIMIT
 from nonchalant.errors import BadRequest, FeeAboveCap, UnknownAccount, UnknownChain
 from nonchalant.model import Fees, LaneKey, OnSuperseded, Payload, Speed
 from nonchalant.scalars import MAX_DATA, parse_idempotency_key
+from nonchalant.values import replace
 from nonchalant.wire import (
     parse_request,
 )

@@ -1,7 +1,6 @@
 """A change in the making: nothing of it is true before it is committed."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -21,6 +20,7 @@ from nonchalant.model import (
     Stranger,
     Transaction,
 )
+from nonchalant.values import replace
 from tests.examples import LANE, MARK, a_hash, a_lane, a_receipt, a_record, a_slot, a_transaction, an_attempt
 
 

@@ -8,7 +8,6 @@ import json
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from nonchalant.access import ANYBODY, Caller, FeeRule, LanePattern, NonceRule, 
 from nonchalant.errors import StoreUnavailable
 from nonchalant.service.asgi import Service
 from nonchalant.service.rpc import sending
+from nonchalant.values import replace
 from tests.anvil import KEYS
 from tests.clients.conftest import Stand, standing
 from tests.e2e.rig import until

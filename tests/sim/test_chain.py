@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -15,6 +14,7 @@ from nonchalant.sim.blocks import Deed, Happening
 from nonchalant.sim.chain import FOREIGN
 from nonchalant.sim.pool import BESU
 from nonchalant.sim.wire import Effect, Order, SimSigner
+from nonchalant.values import replace
 from tests.sim.realm import ALICE, BOB, GWEI, SmallRealm, sealed
 
 DRAFT = Draft(lane=LaneKey(7, ALICE), nonce=0, payload=Payload(to=BOB), gas=21_000, fees=Fees(1, 1))

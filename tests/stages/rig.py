@@ -14,7 +14,6 @@ import inspect
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from nonchalant.advice import Adviser
@@ -50,6 +49,7 @@ from nonchalant.sim.trace import Trace
 from nonchalant.sim.trouble import Trouble
 from nonchalant.sim.wire import Effect, Order, SimSigner, SimTx
 from nonchalant.sim.world import SimEntropy, TrueClock
+from nonchalant.values import replace
 from tests.stages.records import Records, in_place
 from tests.stages.setting import (
     ABROAD,  # noqa: F401 - a test takes the cast and the rig from one place

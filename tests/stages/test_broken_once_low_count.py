@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from nonchalant.model import State
+from nonchalant.values import replace
 from nonchalant.wishes import Reset
 from tests.lessons import lesson
 from tests.stages.acts import settled

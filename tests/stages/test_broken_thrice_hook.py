@@ -3,7 +3,6 @@
 import asyncio
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from nonchalant.errors import HookFailed, HookRefused
 from nonchalant.hooks import Alert, HeadSnapshot, Wait
 from nonchalant.model import BlockRef, Market, Mode, Payload, Speed, State, Transaction
 from nonchalant.parts import adviser_of, signers_of
+from nonchalant.values import replace
 from tests.examples import a_transaction
 from tests.stages.acts import CHEAP, QUICK_BUMP, stuck
 from tests.stages.rig import ALICE, Rig, staged

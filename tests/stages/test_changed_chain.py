@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 import pytest
 
 from nonchalant.errors import WishPending, WishRefused
 from nonchalant.model import Account, BlockRef, Mode, State
+from nonchalant.values import replace
 from nonchalant.wishes import Reserve, Reset
 from tests.lessons import lesson
 from tests.stages.acts import HOLDER, ask, refusal, settled

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -14,6 +13,7 @@ from nonchalant.policy import Patience
 from nonchalant.sim.gate import Boundary
 from nonchalant.sim.pool import BESU
 from nonchalant.sim.wire import Effect
+from nonchalant.values import replace
 from nonchalant.wishes import Bump, Replace, Wish
 from tests.lessons import lesson
 from tests.stages.acts import CHEAP, DEAR, sent

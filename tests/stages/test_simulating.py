@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from nonchalant.model import BlockRef, Market, Payload, State, Transaction
 from nonchalant.sim.endpoint import GAS_LIMIT
 from nonchalant.sim.wire import Effect, Order
+from nonchalant.values import replace
 from tests.lessons import lesson
 from tests.stages.rig import RECIPIENT, Rig, refused, staged, unreachable
 from tests.stages.voices import FOR_EVER

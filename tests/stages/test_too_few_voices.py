@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from nonchalant.errors import Unreachable, WishPending
 from nonchalant.model import Account, Address, Block, BlockRef, Hash, Mode, State
+from nonchalant.values import replace
 from nonchalant.wishes import Reset
 from tests.stages.acts import ask, settled
 from tests.stages.rig import Rig, staged

@@ -9,7 +9,7 @@ import re
 import sqlite3
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from nonchalant.ports import Acceptance, Filter, Store
 from nonchalant.store.postgres import PostgresStore
 from nonchalant.store.sqlite import SqliteStore
 from nonchalant.store.statements import in_schema
+from nonchalant.values import replace
 from tests.examples import BOB, LANE, a_hash, a_receipt, a_request, an_attempt
 from tests.postgres import Cluster
 

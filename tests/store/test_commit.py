@@ -1,10 +1,9 @@
 """One commit: what goes in comes out."""
 
-from dataclasses import replace
-
 from nonchalant.lifecycle import Failed, Included, Superseded
 from nonchalant.model import AttemptKind, Change, LaneRecord, SlotKind, Stranger
 from nonchalant.ports import Store
+from nonchalant.values import replace
 from tests.examples import LANE, MARK, a_hash, a_receipt, a_slot, an_attempt
 from tests.lessons import lesson
 from tests.store.acts import OTHER_LANE, accept, assign, assignment, filler, refused, settle, take, work

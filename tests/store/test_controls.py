@@ -1,12 +1,11 @@
 """How people say a lane should be run: read by the statements that give out work, on every node at once."""
 
-from dataclasses import replace
-
 import pytest
 
 from nonchalant.lifecycle import Expired
 from nonchalant.model import Change, Control, Event, LaneKey, LaneRecord, Mode, State
 from nonchalant.ports import Draining, Duplicate, Filter, LaneWork, Store, Wished
+from nonchalant.values import replace
 from nonchalant.wishes import Sync, Wish
 from tests.examples import BOB, LANE, a_request
 from tests.store.acts import LIMITS, OTHER_LANE, ManualClock, accept, assign, take, work

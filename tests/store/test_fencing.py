@@ -1,13 +1,13 @@
 """A stale owner cannot write, and cannot read what it would act on."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 
 import pytest
 
 from nonchalant.errors import LeaseLost
 from nonchalant.model import Change, Event, LaneRecord, Lease
 from nonchalant.ports import Store
+from nonchalant.values import replace
 from tests.examples import LANE, MARK, a_slot, an_attempt
 from tests.lessons import lesson
 from tests.store.acts import TTL, ManualClock, accept, assign, assignment, everything, filler, take

@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import asyncpg
@@ -20,6 +19,7 @@ from nonchalant.store.legible import Legible
 from nonchalant.store.postgres import PostgresStore
 from nonchalant.store.statements import Statement
 from nonchalant.store.talk import Procedure
+from nonchalant.values import replace
 from tests.examples import LANE, a_hash, a_receipt, a_record, a_slot, an_attempt
 from tests.lessons import lesson
 from tests.postgres import Cluster

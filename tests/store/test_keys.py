@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -11,6 +10,7 @@ from nonchalant.access import EVERYTHING, FeeRule, LanePattern, NonceRule, Scope
 from nonchalant.audit import Actor, Check, Deed
 from nonchalant.keys import KeyRequest, Written, write
 from nonchalant.ports import Filter, Store
+from nonchalant.values import replace
 from tests.examples import ALICE, BOB, LANE
 from tests.postgres import Cluster
 from tests.store.acts import OTHER_LANE, ManualClock, accept, on_postgres, second, sql

@@ -1,11 +1,10 @@
 """Leases: one holder, a new epoch for each, and only the store's clock says when one is over."""
 
-from dataclasses import replace
-
 import pytest
 
 from nonchalant.model import LaneKey, Lease
 from nonchalant.ports import LaneWork, Store
+from nonchalant.values import replace
 from tests.examples import LANE
 from tests.store.acts import OTHER_LANE, TTL, ManualClock, accept, take
 

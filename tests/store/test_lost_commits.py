@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from nonchalant.errors import LeaseLost, RowMoved
 from nonchalant.ports import Filter
 from nonchalant.store.connections import Connections
 from nonchalant.store.postgres import PostgresStore
+from nonchalant.values import replace
 from tests.conftest import ROOT
 from tests.examples import LANE
 from tests.postgres import Cluster, give, program, running, unprivileged

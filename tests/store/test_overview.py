@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from nonchalant.lifecycle import Broadcast, Held, Included
 from nonchalant.model import Attention, Mode
 from nonchalant.ports import Store
+from nonchalant.values import replace
 from tests.examples import LANE, MARK, a_receipt
 from tests.store.acts import OTHER_LANE, ManualClock, accept, assign, settle, take, work
 

@@ -1,12 +1,11 @@
 """What readers see: queues, listings, histories, events and lanes."""
 
-from dataclasses import replace
-
 import pytest
 
 from nonchalant.lifecycle import Held, Marked
 from nonchalant.model import AttemptKind, Change, Event, LaneKey, LaneRecord, State
 from nonchalant.ports import Filter, LaneWork, Store
+from nonchalant.values import replace
 from tests.examples import ALICE, BOB, LANE, MARK, a_hash, an_attempt
 from tests.store.acts import OTHER_LANE, TTL, ManualClock, accept, assign, filler, take, work
 

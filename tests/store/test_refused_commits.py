@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from types import NoneType
 
 import pytest
@@ -12,6 +11,7 @@ from nonchalant.errors import RowMoved
 from nonchalant.lifecycle import Broadcast, Confirmed, Failed, Held, Marked, Outrun, Reverted
 from nonchalant.model import Change, LaneRecord, Reservation, Slot, SlotKind, State, Transaction, Wanted
 from nonchalant.ports import Store
+from nonchalant.values import replace
 from tests.examples import LANE, MARK, a_hash, a_receipt, a_slot, an_attempt
 from tests.lessons import lesson
 from tests.store.acts import OTHER_LANE, ManualClock, accept, assign, assignment, filler, refused, settle, take, work

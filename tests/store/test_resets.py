@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from nonchalant.errors import RowMoved
 from nonchalant.model import Change, LaneKey, Mode, Reservation, SlotKind
 from nonchalant.ports import Store
+from nonchalant.values import replace
 from tests.examples import LANE, a_hash, a_record, a_slot, an_attempt
 from tests.store.acts import take
 

@@ -1,6 +1,5 @@
 """What ended long ago is forgotten, and nothing else: no live slot, no key that a client may still repeat (P8)."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from nonchalant.ports import Duplicate, Filter, KeyTaken, Removed
 from nonchalant.store.contract import SqlStore
 from nonchalant.store.sqlite import SqliteStore
 from nonchalant.store.talk import now
+from nonchalant.values import replace
 from tests.examples import LANE, a_hash, a_receipt, a_request, a_slot, an_attempt
 from tests.lessons import lesson
 from tests.store.acts import LIMITS, OTHER_LANE, REFUSED, Counting, ManualClock, accept, assign, filler, sql, take, work

@@ -4,7 +4,6 @@ import asyncio
 import string
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +39,7 @@ from nonchalant.ports import Wished
 from nonchalant.store.contract import SqlStore
 from nonchalant.store.postgres import PostgresStore
 from nonchalant.store.sqlite import SqliteStore
+from nonchalant.values import replace
 from nonchalant.wishes import Act, Bump, Cancel, Fill, Release, Replace, Reserve, Reset, Sync, Use, Wish
 from tests.examples import LANE
 from tests.postgres import Cluster

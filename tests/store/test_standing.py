@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from nonchalant.lifecycle import Broadcast, Held, Included
 from nonchalant.model import Reservation, Slot, SlotKind, State, Transaction, Wanted
 from nonchalant.ports import FirstOpen, Numbering, OpenWish, Reserved, Standing, Store
+from nonchalant.values import replace
 from nonchalant.wishes import Cancel, Sync, Wish
 from tests.examples import LANE, MARK, a_receipt
 from tests.store.acts import OTHER_LANE, ManualClock, accept, assign, filler, take, work

@@ -1,7 +1,5 @@
 """What may have run in a commit that was lost: who waits for it, who is held for it, and that nothing ends it."""
 
-from dataclasses import replace
-
 import pytest
 
 from nonchalant.errors import MayHaveRun
@@ -9,6 +7,7 @@ from nonchalant.lanes import doubt_for
 from nonchalant.lifecycle import Cancelled, Held, step
 from nonchalant.model import Attention, Change, Mode, State, Stranger, Transaction
 from nonchalant.ports import Store
+from nonchalant.values import replace
 from tests.examples import LANE, a_record, a_request
 from tests.store.acts import LIMITS, ManualClock, accept, take
 

@@ -1,7 +1,5 @@
 """A row that somebody or something spoilt does not stop its lane, nor hide the others."""
 
-from dataclasses import replace
-
 import pytest
 from structlog.testing import capture_logs
 
@@ -23,6 +21,7 @@ from nonchalant.model import (
     Transaction,
 )
 from nonchalant.ports import Filter, Store
+from nonchalant.values import replace
 from nonchalant.wishes import Bump, Cancel, Sync, Wish
 from tests.examples import LANE, a_hash, a_receipt, an_attempt
 from tests.lessons import lesson

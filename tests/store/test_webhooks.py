@@ -1,13 +1,12 @@
 """Webhooks in the store: one node delivers for each, the cursor and the deliveries move together, and the log is kept."""
 
-from dataclasses import replace
-
 import pytest
 
 from nonchalant.access import EVERY_LANE, LanePattern
 from nonchalant.errors import DeliveryLost, RowMoved
 from nonchalant.ports import WebhookOwner
 from nonchalant.store.contract import SqlStore
+from nonchalant.values import replace
 from nonchalant.webhooks import Delivery, DeliveryState, LiveSecret, Parcel, Webhook
 from tests.examples import LANE
 from tests.store.acts import ManualClock, accept

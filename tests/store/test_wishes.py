@@ -1,13 +1,12 @@
 """Wishes: what people want of what only the lane's owner may write. Anybody writes them down, the owner answers."""
 
-from dataclasses import replace
-
 import pytest
 
 from nonchalant.errors import LeaseLost, RowMoved
 from nonchalant.lifecycle import Confirmed, Included
 from nonchalant.model import Change, Event, LaneRecord, Lease, Payload, Reply, Speed
 from nonchalant.ports import LaneWork, Store, Wished
+from nonchalant.values import replace
 from nonchalant.wishes import Act, Bump, Cancel, Fill, Replace, Sync, Wish
 from tests.examples import LANE, a_receipt
 from tests.store.acts import OTHER_LANE, TTL, ManualClock, accept, assign, everything, take, work

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from nonchalant.store import postgres_schema
 from nonchalant.store.migrations import Status
 from nonchalant.store.schemas import status
 from nonchalant.system import SystemClock, SystemEntropy
+from nonchalant.values import replace
 
 KEYS_AT_ONCE = 500
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 
 from nonchalant.config.chains import refuse_low_caps
 from nonchalant.config.settings import AccountSettings, KeySource, Keystore, Mnemonic, PrivateKey, Settings
@@ -26,6 +25,7 @@ from nonchalant.tables import (
     wei,
     whole,
 )
+from nonchalant.values import replace
 from nonchalant.windows import Pace
 
 

@@ -7,7 +7,6 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -20,6 +19,7 @@ from nonchalant.errors import BadSettings
 from nonchalant.installation import Installation
 from nonchalant.tables import Found, Table, bad, days, each, file_path, one_of, refuse_duplicates, seconds, string
 from nonchalant.targets import Targets
+from nonchalant.values import replace
 
 DEFAULT_FILE: Final = "nonchalant.toml"
 

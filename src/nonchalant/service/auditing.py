@@ -8,7 +8,6 @@ out, or cut off on the way.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import msgspec
 import structlog
@@ -22,6 +21,7 @@ from nonchalant.service.front import Front, Route
 from nonchalant.service.http import Answer, Call, Streaming
 from nonchalant.service.lanes import find_lane, named_lane
 from nonchalant.service.problems import describe
+from nonchalant.values import replace
 
 log = structlog.get_logger()
 

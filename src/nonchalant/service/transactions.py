@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from nonchalant.asking import OWNER_SECONDS
@@ -15,6 +14,7 @@ from nonchalant.model import Transaction
 from nonchalant.scalars import LARGEST_NUMBER, parse_number
 from nonchalant.service.front import Front
 from nonchalant.service.http import Answer, Call, Gone
+from nonchalant.values import replace
 from nonchalant.views import BatchView, EventsView, TransactionsView, TransactionView, show_event, show_transaction
 from nonchalant.waiting_for import NOTHING_KNOWN
 from nonchalant.wire import (

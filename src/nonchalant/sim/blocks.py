@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from nonchalant.model import Account, Address, Block, BlockRef, Executed, Hash, Receipt, Wei
 from nonchalant.sim.wire import Effect, Order, SimTx
+from nonchalant.values import replace
 
 NOBODY = Account(0, 0)
 EXECUTION_GAS = 20_000

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Coroutine, Sequence
-from dataclasses import replace
 from typing import Any
 
 from nonchalant.errors import (
@@ -30,6 +29,7 @@ from nonchalant.sim.obedience import Obedience
 from nonchalant.sim.properties import Checker
 from nonchalant.sim.traffic import Errand
 from nonchalant.sim.violations import Violations
+from nonchalant.values import replace
 from nonchalant.wishes import Fill, Reset, Sync
 
 # How long a client waits for an answer.

@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import chain, zip_longest
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from nonchalant.sim.run import Order, Tally, carry_out, histories
 from nonchalant.sim.schedule import Kind
 from nonchalant.sim.violations import BUG
 from nonchalant.sim.world import History, stopwatch
+from nonchalant.values import replace
 
 WIDTH_IN_A_FILE = 150
 

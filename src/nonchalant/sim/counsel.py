@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from nonchalant import hooks
@@ -27,6 +27,7 @@ from nonchalant.sim.traffic import RECIPIENT, TOO_LITTLE_GAS
 from nonchalant.sim.violations import Violations
 from nonchalant.sim.wire import AGAIN as REPLACED
 from nonchalant.sim.wire import Effect, Order
+from nonchalant.values import replace
 from nonchalant.wire import parse_bump, parse_replacement
 
 T = TypeVar("T")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from enum import StrEnum
 
 from nonchalant.errors import NodeRefused, Unreachable
@@ -31,6 +30,7 @@ from nonchalant.sim.loop import SimLoop
 from nonchalant.sim.pool import Gapped, No, Pool
 from nonchalant.sim.trouble import Troubles
 from nonchalant.sim.wire import SimTx, data_fee, intrinsic_gas, read_order
+from nonchalant.values import replace
 
 GWEI: Wei = 10**9
 GAS_LIMIT = 30_000_000  # of a block, as nodes tell it

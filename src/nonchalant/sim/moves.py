@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from nonchalant.model import Fees, LaneKey, Payload, Speed
@@ -11,6 +11,7 @@ from nonchalant.sim.chain import Terrain
 from nonchalant.sim.chance import Chance
 from nonchalant.sim.traffic import TOO_LITTLE_GAS, Errand
 from nonchalant.sim.wire import AGAIN, Effect, Order
+from nonchalant.values import replace
 
 
 class Move(StrEnum):

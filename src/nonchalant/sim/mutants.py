@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from nonchalant import (
@@ -58,6 +57,7 @@ from nonchalant.sim.node import NodeChain
 from nonchalant.sim.world import SimEntropy, World
 from nonchalant.store import queries
 from nonchalant.store.sqlite import SqliteStore
+from nonchalant.values import replace
 from nonchalant.wishes import Bump
 
 Mutant = Callable[[], AbstractContextManager[None]]

@@ -6,7 +6,7 @@ import hashlib
 import multiprocessing
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from nonchalant.sim.moves import Move
 from nonchalant.sim.mutants import in_force
@@ -14,6 +14,7 @@ from nonchalant.sim.properties import EDGES, Edge
 from nonchalant.sim.schedule import Kind
 from nonchalant.sim.violations import Violation
 from nonchalant.sim.world import History, live
+from nonchalant.values import replace
 
 # What a history must have to count.
 LEAST_NODES = 3

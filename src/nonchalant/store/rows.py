@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any, NotRequired, Protocol, TypedDict
 
 import msgspec
@@ -33,6 +32,7 @@ from nonchalant.model import (
     Transaction,
     Wanted,
 )
+from nonchalant.values import replace
 
 
 class Row(Protocol):

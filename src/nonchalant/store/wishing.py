@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from nonchalant.errors import MayHaveRun
 from nonchalant.model import Attention, Control, Event, LaneKey, Millis, Mode, Reply, Stranger, Transaction, TxId
@@ -12,6 +11,7 @@ from nonchalant.store import rows, wish_rows
 from nonchalant.store.legible import Legible
 from nonchalant.store.rows import Row
 from nonchalant.store.talk import Procedure, ask, ask_for_each, change, change_each, expect_each, now, tell
+from nonchalant.values import replace
 from nonchalant.wishes import Wish
 
 # Wishes an owner reads in one go.

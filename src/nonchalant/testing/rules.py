@@ -7,11 +7,12 @@ funds) is left to the node.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from nonchalant.chain.evm.decoding import RawTransaction
 from nonchalant.model import Hash, Wei
+from nonchalant.values import replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
@@ -30,6 +30,7 @@ from nonchalant.testing.faults import (
 from nonchalant.testing.rules import Held, Pooled, PoolRule, Refusal, Swallowed, Verdict
 from nonchalant.testing.sight import ACCOUNT, Sight, View, look
 from nonchalant.testing.upstream import Upstream
+from nonchalant.values import replace
 
 F = TypeVar("F")
 Json = dict[str, Any]

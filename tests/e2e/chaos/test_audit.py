@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import asyncpg
 import pytest
 
 from nonchalant.app import Nonchalant
 from nonchalant.model import State
+from nonchalant.values import replace
 from tests.e2e.chaos.audit import Verdict, Witness, audit
 from tests.e2e.rig import settings
 from tests.e2e.site import ALICE, Site, pay

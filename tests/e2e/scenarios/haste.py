@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from nonchalant.model import Millis, Speed
 from nonchalant.policy import Patience
 from nonchalant.ports import Clock
 from nonchalant.system import SystemClock
+from nonchalant.values import replace
 
 PATIENCE = Patience(resend_after=200, bump_after=dict.fromkeys(Speed, 400))
 QUICK = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final, TypeVar
 
 import msgspec
@@ -37,6 +36,7 @@ from nonchalant.model import (
 )
 from nonchalant.ports import Endpoint
 from nonchalant.rejections import Rejection, classify
+from nonchalant.values import replace
 
 T = TypeVar("T")
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -31,6 +30,7 @@ from nonchalant.service.rpc.asked import Asked
 from nonchalant.service.rpc.envelope import UNDECODABLE
 from nonchalant.service.rpc.failures import REFUSED, UNAVAILABLE, RpcError
 from nonchalant.service.rpc.prices import Named, as_the_key_has_it
+from nonchalant.values import replace
 from nonchalant.wire import parse_request, rules_of
 
 # How long a client waits for a hash; most give up after half a minute.
