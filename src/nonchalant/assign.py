@@ -95,10 +95,12 @@ async def assign(desk: Desk) -> bool:
     if lane.record.quarantined_below is not None or now < desk.paused_until or _is_stopped(desk):
         return False
     room = min(desk.rules.batch, lane.room(window=desk.window, unsettled=desk.rules.unsettled))
-    top, purse = desk.head.top, desk.purse()
-    # With less than anything costs, nobody new is looked at: the queue may be long.
-    broke = desk.waits_for_funds and purse.lacks(desk.least_cost) > 0
-    resting = [tx_id for tx_id, one in desk.postponed.items() if not one.is_due(now, top, purse)]
+    top, broke, resting = desk.head.top, False, list[TxId]()
+    if desk.waits_for_funds or desk.postponed:
+        purse = desk.purse()
+        # With less than anything costs, nobody new is looked at: the queue may be long.
+        broke = desk.waits_for_funds and purse.lacks(desk.least_cost) > 0
+        resting = [tx_id for tx_id, one in desk.postponed.items() if not one.is_due(now, top, purse)]
     kept_too_long = desk.kept_until is not None and desk.kept_until <= now
     if room == 0 or not ((desk.assign_due and not broke) or kept_too_long or len(resting) < len(desk.postponed)):
         return False
@@ -212,33 +214,42 @@ async def _judge(desk: Desk, due: Sequence[Transaction]) -> list[Verdict]:
     await desk.see_account_at_head()
     market = await desk.eyes.market()
     desk.least_cost = prices.opening(Speed.SLOW, market, desk.rules.fees).max_fee
-    verdicts = await asyncio.gather(*(_judge_safely(desk, tx, market) for tx in due))
+    at_once = {tx.id: _judge_at_once(desk, tx, market) for tx in due}
+    asking = [tx for tx in due if at_once[tx.id] is None]
+    asked = await asyncio.gather(*(_judge_by_asking(desk, tx, market) for tx in asking))
+    told = {tx.id: verdict for tx, verdict in zip(asking, asked, strict=True)}
+    verdicts = [at_once[tx.id] or told[tx.id] for tx in due]
     if desk.chain.charges_for_data:
         verdicts = await _with_data_fees(desk, verdicts)
     return _within_funds(desk, verdicts)
 
 
-async def _judge_safely(desk: Desk, tx: Transaction, market: Market) -> Verdict:
+def _judge_at_once(desk: Desk, tx: Transaction, market: Market) -> Verdict | None:
+    """None: a node must be asked."""
     with handling(tx.id):
-        return await _judge_one(desk, tx, market)
+        offer = prices.opening(tx.fees, market, desk.rules.fees)
+        if not prices.is_payable(offer, market):
+            reason = f"its price of {offer.max_fee} wei is below the base fee of {market.base_fee}"
+            reason += "; it waits until that falls"
+            return Postponed(tx, Attention("price_below_base_fee", reason, desk.clock.now()))
+        if tx.payload.gas is None or tx.simulate:
+            return None
+        return _fitting(tx, tx.payload.gas, offer, market)
 
 
-async def _judge_one(desk: Desk, tx: Transaction, market: Market) -> Verdict:
-    offer = prices.opening(tx.fees, market, desk.rules.fees)
-    if not prices.is_payable(offer, market):
-        reason = (
-            f"its price of {offer.max_fee} wei is below the base fee of {market.base_fee}; it waits until that falls"
-        )
-        return Postponed(tx, Attention("price_below_base_fee", reason, desk.clock.now()))
-    gas = tx.payload.gas
-    if gas is None or tx.simulate:
+async def _judge_by_asking(desk: Desk, tx: Transaction, market: Market) -> Verdict:
+    with handling(tx.id):
         try:
             estimated = await desk.estimate(tx.payload)
         except NodeRefused as refusal:
             return await _judge_refusal(desk, tx, refusal)
         except Unreachable as problem:
             return Postponed(tx, _unanswered(desk, tx, problem))
-        gas = estimated if gas is None else gas
+        gas = estimated if tx.payload.gas is None else tx.payload.gas
+        return _fitting(tx, gas, prices.opening(tx.fees, market, desk.rules.fees), market)
+
+
+def _fitting(tx: Transaction, gas: int, offer: Fees, market: Market) -> Verdict:
     if market.gas_limit is not None and gas > market.gas_limit:
         return Hopeless(tx, f"it takes {gas} gas, and a block of this chain has room for {market.gas_limit}")
     return Ready(tx, gas, offer)
@@ -390,8 +401,8 @@ async def _sign_and_commit(desk: Desk, verdicts: list[Verdict], *, everything: b
         work.record(replace(work.lane_record, next_nonce=desk.lane.next_after([one.nonce for one in attempts])))
         desk.clear_mark(work, SIGNER_MARK)
     changed = await desk.commit(work)
-    everything |= desk.purse().lacks(desk.least_cost) > 0
-    desk.waits_for_funds = everything and not attempts and desk.lacks_funds
+    lacks_funds = not attempts and desk.lacks_funds
+    desk.waits_for_funds = lacks_funds and (everything or desk.purse().lacks(desk.least_cost) > 0)
     charged = {verdict.tx.id: verdict.data_fee for verdict in verdicts if isinstance(verdict, Ready)}
     desk.lane.data_fees |= {one.nonce: charged[one.tx_id] for one in attempts if one.tx_id and charged[one.tx_id]}
     if attempts and desk.unsigned:

@@ -7,7 +7,7 @@ accepted, refused or unknown; unknown counts as possibly sent.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 import structlog
 
@@ -43,7 +43,7 @@ async def broadcast(desk: Desk) -> bool:
     for slot in desk.lane.open_slots()[: desk.window]:
         newest = slot.newest
         # A holder of a reservation may keep its bytes to itself.
-        if newest is None or not newest.raw:
+        if newest is None or not newest.raw or not (desk.gapped or is_due(desk, newest)):
             continue
         # A new owner, or a reorg, finds it due: rescuing has something else signed for the slot.
         if policy.has_expired(slot, desk.lane.transaction_of(slot), now):
@@ -130,7 +130,7 @@ async def _record_answers(desk: Desk) -> bool:
                 for told in said[slot.nonce]:
                     window = _record(desk, work, slot.nonce, told, window)
                 _conclude(desk, work, slot)
-        _shrink(desk, work, [slot.nonce for slot in part], window)
+        _shrink(desk, work, {slot.nonce for slot in part}, window)
         changed |= await desk.commit_part(work, part)
     return changed
 
@@ -164,7 +164,7 @@ def _heed_too_high(desk: Desk, nonce: int, hash: Hash, endpoint: str, window: in
     return window
 
 
-def _shrink(desk: Desk, work: Work, touched: Iterable[int], window: int) -> None:
+def _shrink(desk: Desk, work: Work, touched: Collection[int], window: int) -> None:
     """Remember how much the nodes take; what they do not goes as soon as there is room."""
     waiting = desk.lane.open_slots()
     for before, slot in enumerate(waiting):
@@ -211,7 +211,9 @@ def _note(desk: Desk, work: Work, nonce: int, hash: Hash, answer: str) -> None:
 
 
 def _attempt(desk: Desk, nonce: int, hash: Hash) -> Attempt:
-    return next(attempt for attempt in desk.lane.slots[nonce].attempts if attempt.hash == hash)
+    attempt = desk.lane.slots[nonce].attempt(hash)
+    assert attempt is not None
+    return attempt
 
 
 def _conclude(desk: Desk, work: Work, slot: Slot) -> None:

@@ -34,6 +34,8 @@ class FeeRules:
 
     def capped(self, *, max_fee: Wei | None, max_priority: Wei | None) -> FeeRules:
         """With an account's own caps beside the chain's: the lower one counts."""
+        if max_fee is None and max_priority is None:
+            return self
         return replace(
             self, max_fee=_lower(self.max_fee, max_fee), max_priority=_lower(self.max_priority, max_priority)
         )

@@ -58,6 +58,7 @@ class Lane:
         self.balance: Wei = 0
         self.delegated = False  # its code is: pools hold one transaction of it
         self.marked_at: Millis = 0  # when its mark was last written here, in whatever words
+        self._exposures: dict[int, tuple[Slot, Transaction | None, Wei]] = {}  # by nonce, of whom they were told
         self.data_fees: dict[int, Wei] = {}  # by nonce: what the chain takes beside gas for publishing it, if it does
 
     @property
@@ -80,7 +81,8 @@ class Lane:
 
     def open_slots(self) -> list[Slot]:
         """What waits for the chain, lowest nonce first."""
-        return [slot for slot in self.slots.values() if not self.is_consumed(slot)]
+        count = self.count
+        return [slot for slot in self.slots.values() if slot.receipt is None and slot.nonce >= count]
 
     def lost_slots(self) -> list[Slot]:
         """Slots whose nonce is used although none of their attempts is known to have run."""
@@ -105,7 +107,7 @@ class Lane:
 
     def gaps(self) -> list[int]:
         """Holes that something already signed waits behind."""
-        highest = max((slot.nonce for slot in self.slots.values() if slot.attempts), default=-1)
+        highest = next((slot.nonce for slot in reversed(self.slots.values()) if slot.attempts), -1)
         return list(takewhile(lambda nonce: nonce < highest, self._holes()))
 
     def vacant(self, below: int) -> list[int]:
@@ -114,7 +116,7 @@ class Lane:
 
     def borrowed(self) -> list[int]:
         """Nonces before something of ours that somebody else's transactions in pools have, and may lose again."""
-        lowest, highest = max(self.record.settled_below, self.count), max(self.slots, default=-1)
+        lowest, highest = max(self.record.settled_below, self.count), next(reversed(self.slots), -1)
         return [nonce for nonce in range(lowest, min(self.pooled, highest)) if nonce not in self.slots]
 
     def free_nonces(self) -> Iterator[int]:
@@ -134,8 +136,8 @@ class Lane:
 
     def next_after(self, taken: Sequence[int] = (), freed: Collection[int] = ()) -> int:
         """What `next_nonce` is once these are bound or freed: trailing holes are given back, and only those."""
-        kept = (nonce for nonce in self.slots if nonce not in freed)
-        highest = max((*kept, *taken), default=-1)
+        kept = next((nonce for nonce in reversed(self.slots) if nonce not in freed), -1)
+        highest = max((kept, *taken))
         return max(highest + 1, self.record.settled_below, self.count)
 
     @property
@@ -148,13 +150,18 @@ class Lane:
         done = set(settled)
         # Nonces are consumed in order: below one that is final, everything is.
         known = max(self.record.settled_below, self.final_count, max(done, default=-1) + 1)
-        return min((nonce for nonce in self.slots if nonce not in done and nonce < known), default=known)
+        return min(known, next((nonce for nonce in self.slots if nonce not in done), known))
 
     def committed(self) -> Wei:
         """The most that everything in flight can still take from the balance."""
-        return sum(
-            exposure(slot, self.transaction_of(slot)) + self.data_fees.get(slot.nonce, 0) for slot in self.open_slots()
-        )
+        data_fees = sum(self.data_fees.get(slot.nonce, 0) for slot in self.open_slots()) if self.data_fees else 0
+        return sum([self._exposure(slot) for slot in self.open_slots()]) + data_fees
+
+    def _exposure(self, slot: Slot) -> Wei:
+        tx, known = self.transaction_of(slot), self._exposures.get(slot.nonce)
+        if known is None or known[0] is not slot or known[1] is not tx:
+            known = self._exposures[slot.nonce] = (slot, tx, exposure(slot, tx))
+        return known[2]
 
     def can_pay(self, slot: Slot, cost: Wei) -> bool:
         """Whether the balance covers this at the slot, beside everything else in flight."""
@@ -185,11 +192,13 @@ class Lane:
         for nonce in change.freed:
             self._forget(self.slots.pop(nonce))
         unsorted = False
-        for slot in change.slots:
+        highest = next(reversed(self.slots), -1)
+        for slot in (*change.slots, *change.shown):
             if slot.settled:
                 self._forget(self.slots.pop(slot.nonce))
                 continue
-            unsorted |= slot.nonce not in self.slots and slot.nonce < max(self.slots, default=-1)
+            unsorted |= slot.nonce < highest and slot.nonce not in self.slots
+            highest = max(highest, slot.nonce)
             self.slots[slot.nonce] = slot
         for attempt in change.attempts:
             self._nonces[attempt.hash] = attempt.nonce
@@ -216,6 +225,7 @@ class Lane:
 
     def _forget(self, slot: Slot) -> None:
         self.data_fees.pop(slot.nonce, None)
+        self._exposures.pop(slot.nonce, None)
         for attempt in slot.attempts:
             del self._nonces[attempt.hash]
 
@@ -230,7 +240,7 @@ def doubt_for(stranger: Stranger, at: Millis) -> Attention:
 
 def exposure(slot: Slot, tx: Transaction | None) -> Wei:
     """The most that whichever attempt of the slot is executed takes from the balance."""
-    return max((_cost(attempt, tx) for attempt in slot.attempts), default=0)
+    return max([_cost(attempt, tx) for attempt in slot.attempts], default=0)
 
 
 def _cost(attempt: Attempt, tx: Transaction | None) -> Wei:
@@ -386,10 +396,13 @@ class Work:
         )
 
     def change(self) -> Change:
+        slots = self._slots.values()
+        written = {slot.nonce for slot in slots if self._is_news_for_its_row(slot)}
         return Change(
             transactions=tuple(self._after.values()),
             rewritten=frozenset(self._rewritten),
-            slots=tuple(self._slots.values()),
+            slots=tuple(slot for slot in slots if slot.nonce in written),
+            shown=tuple(slot for slot in slots if slot.nonce not in written),
             freed=tuple(self._freed),
             attempts=tuple(self._attempts),
             answered=tuple(self._answered.values()),
@@ -399,3 +412,14 @@ class Work:
             unsettled_from=self._unsettled_from,
             events=tuple(self._events),
         )
+
+    def _is_news_for_its_row(self, slot: Slot) -> bool:
+        """Attempts have rows of their own, and a transaction's receipt stands in the transaction's."""
+        known = None if slot.nonce in self._freed else self._lane.slots.get(slot.nonce)
+        return known is None or _row(slot) != _row(known)
+
+
+def _row(slot: Slot) -> tuple[object, ...]:
+    """What the store keeps of a slot beside its attempts."""
+    receipt = slot.receipt if slot.tx_id is None else None
+    return slot.kind, slot.tx_id, slot.wanted, slot.payload_version, slot.reservation, receipt, slot.settled

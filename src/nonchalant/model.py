@@ -306,8 +306,10 @@ class Slot(Struct, frozen=True, kw_only=True):
     @property
     def newest(self) -> Attempt | None:
         """The newest attempt of what should run here: the only one that is sent. None: it is not signed yet."""
-        wanted = (attempt for attempt in reversed(self.attempts) if attempt.payload_version == self.payload_version)
-        return next(wanted, None)
+        for attempt in reversed(self.attempts):
+            if attempt.payload_version == self.payload_version:
+                return attempt
+        return None
 
     @property
     def price(self) -> Fees | None:
@@ -325,7 +327,10 @@ class Slot(Struct, frozen=True, kw_only=True):
 
     def attempt(self, hash: Hash) -> Attempt | None:
         """None: it was not signed for this slot."""
-        return next((attempt for attempt in self.attempts if attempt.hash == hash), None)
+        for attempt in self.attempts:
+            if attempt.hash == hash:
+                return attempt
+        return None
 
     def with_attempt(self, attempt: Attempt) -> Slot:
         return replace(self, attempts=(*self.attempts, attempt))
@@ -403,6 +408,7 @@ class Change(Struct, frozen=True, kw_only=True):
     transactions: tuple[Transaction, ...] = ()  # the new rows; each names its version, one above the stored one
     rewritten: frozenset[TxId] = frozenset()  # those of them whose payload or price the user changed
     slots: tuple[Slot, ...] = ()
+    shown: tuple[Slot, ...] = ()  # of which only what stands elsewhere is new: an attempt, a transaction's receipt
     freed: tuple[int, ...] = ()
     attempts: tuple[Attempt, ...] = ()  # new ones
     answered: tuple[Attempt, ...] = ()  # known ones, of which nodes said something

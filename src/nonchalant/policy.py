@@ -72,6 +72,11 @@ class Patience:
     mark_after: Millis = 600_000  # what waits for longer says so
     bump_after: Mapping[Speed, Millis | Blocks] = field(default_factory=lambda: DEFAULT_BUMP_AFTER)
 
+    @property
+    def fewest_blocks(self) -> int:
+        """With fewer blocks than this since it was handed over, no price is too low."""
+        return min(one.count if isinstance(one, Blocks) else BLOCKS_BEFORE_A_BUMP for one in self.bump_after.values())
+
     def is_over(self, speed: Speed, *, waited: Millis, blocks: int) -> bool:
         """Whether a price had its chance: in the time of its speed, or in the blocks."""
         match self.bump_after[speed]:
@@ -222,6 +227,19 @@ class Outbid:
 
 
 Move = Wait | Resend | Bump | GiveUp | Close | Outbid
+
+
+def is_at_ease(
+    tx: Transaction | None, sending: Sending, *, now: Millis, ticks: Millis, last_block: int, resend_after: Millis
+) -> bool:
+    """Whether `next_move` surely says to wait: a node took it a moment ago, after `last_block`."""
+    return (
+        sending.accepted
+        and sending.at is not None
+        and ticks - sending.at < resend_after
+        and sending.block > last_block
+        and (tx is None or not tx.is_overdue(now))
+    )
 
 
 def next_move(

@@ -69,7 +69,7 @@ async def _move_slots(desk: Desk, *, can_sign: bool) -> bool:
         with handling(subject_of(slot)):
             await _move(desk, work, slot, market, lowest=slot.nonce in lowest, sent=slot.nonce in in_window)
 
-    for part in desk.slot_parts(waiting):
+    for part in desk.slot_parts(_stirring(desk, waiting)):
         work = desk.work()
         for slot in part:
             try:
@@ -96,9 +96,28 @@ async def _move_slots(desk: Desk, *, can_sign: bool) -> bool:
     return await desk.commit(work) or changed
 
 
+def _stirring(desk: Desk, waiting: Sequence[Slot]) -> list[Slot]:
+    """Those of which there may be something to do: most were handed over since the last block or two."""
+    patience, now, ticks = desk.rules.patience, desk.store_now(), desk.ticks()
+    last_block = desk.head.top.number - patience.fewest_blocks
+    return [
+        slot
+        for slot in waiting
+        if (newest := slot.newest) is None
+        or not policy.is_at_ease(
+            desk.lane.transaction_of(slot),
+            desk.sending(newest.hash),
+            now=now,
+            ticks=ticks,
+            last_block=last_block,
+            resend_after=patience.resend_after,
+        )
+    ]
+
+
 def _resend_aside(desk: Desk, work: Work, waiting: Sequence[Slot]) -> None:
     """What this stage leaves alone is sent again all the same, as it was signed; past its deadline it is given up."""
-    for slot in waiting:
+    for slot in waiting if desk.strikes.aside else ():
         newest = slot.newest
         if not desk.is_aside(subject_of(slot)):
             continue

@@ -46,8 +46,9 @@ REPLAY_TRIES = 3  # each at another head: an endpoint may not have the block yet
 async def settle(desk: Desk) -> bool:
     """Settle what finality has reached. True: something changed."""
     # While their blocks are young: most nodes forget the state of a block before the block is final.
-    await _ask_why(desk, ((slot, slot.receipt) for slot in desk.lane.slots.values() if slot.receipt is not None))
-    final = [slot for slot in desk.lane.slots.values() if slot.receipt is not None and is_final(desk, slot.receipt)]
+    mined = [(slot, slot.receipt) for slot in desk.lane.slots.values() if slot.receipt is not None]
+    await _ask_why(desk, mined)
+    final = [slot for slot, receipt in mined if is_final(desk, receipt)]
     # What is reserved needs no proof: its holder used it, and need not say so.
     used = [
         slot for slot in desk.lane.lost_slots() if slot.reservation is not None and is_consumed_for_good(desk, slot)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from nonchalant import lifecycle, windows
 from nonchalant.desk import Desk
@@ -26,7 +26,7 @@ async def watch(desk: Desk) -> bool:
         if nonce is not None:
             executed.setdefault(nonce, []).append(receipt)
     changed = False
-    for part in desk.slot_parts(lane.slots.values()):
+    for part in desk.slot_parts([slot for slot in lane.slots.values() if _may_be_news(desk, slot, executed)]):
         work, blocks = desk.work(), set[BlockRef]()
         for slot in part:
             with handling(subject_of(slot)):
@@ -35,6 +35,16 @@ async def watch(desk: Desk) -> bool:
         work.record(replace(work.lane_record, window=window))
         changed |= await desk.commit_part(work, part)
     return changed
+
+
+def _may_be_news(desk: Desk, slot: Slot, executed: Container[int]) -> bool:
+    """Whether the linked chain may say of a slot what is not known yet. Most of them wait, or stay where they are."""
+    if slot.receipt is None:
+        return slot.nonce in executed
+    if slot.nonce in executed or not desk.head.has(slot.receipt.block):
+        return True
+    tx = desk.lane.transaction_of(slot)
+    return tx is not None and tx.confirmations is not None
 
 
 async def _bring_in_line(desk: Desk, work: Work, slot: Slot, receipts: Iterable[Receipt]) -> set[BlockRef]:

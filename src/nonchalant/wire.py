@@ -85,7 +85,7 @@ def parse_request(
     """The request in `body`, JSON or plain values (there `data` may be bytes); `BadRequest` names the wrong field."""
     key = None if idempotency_key is None else parse_idempotency_key(idempotency_key)
     request = _request(decode(body, TransactionBody), tx_id=tx_id, settings=settings, lanes=lanes, caller=caller)
-    return replace(request, idempotency_key=key)
+    return request if key is None else replace(request, idempotency_key=key)
 
 
 def parse_batch(
@@ -362,8 +362,10 @@ def _payload(given: TransactionBody | ReplaceBody, rules: FeeRules) -> Payload:
 
 def _abi(entries: list[dict[str, Any]] | None) -> str | None:
     """What of an ABI tells why a call reverted: its errors, as JSON; None if it has none."""
+    if not entries:
+        return None
     try:
-        errors = parse_abi(entries or [])
+        errors = parse_abi(entries)
     except ValueError as error:
         where, _, what = str(error).partition(": ") if str(error).startswith("[") else ("", "", str(error))
         raise BadRequest(what, field=f"abi{where}") from None
@@ -374,6 +376,8 @@ def _abi(entries: list[dict[str, Any]] | None) -> str | None:
 
 
 def _access_list(entries: list[AccessBody]) -> AccessList:
+    if not entries:
+        return ()
     if sum(1 + len(entry.storage_keys) for entry in entries) > 1_000:
         raise BadRequest("more than 1000 addresses and keys", field="access_list")
     return tuple(

@@ -56,7 +56,7 @@ class Moments:
 
     @cached_property
     def _slots(self) -> dict[TxId | None, Slot]:
-        return {slot.tx_id: slot for slot in self._change.slots}
+        return {slot.tx_id: slot for slot in (*self._change.slots, *self._change.shown)}
 
 
 class MinedAt:

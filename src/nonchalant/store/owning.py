@@ -120,11 +120,10 @@ def commit(change: Change, lease: Lease) -> Procedure[None]:
         yield Ask("forget_asked_nonces", final)
         # Before the slots: they may be bound below what was final until now.
         yield from expect_each("update_lane", record)
-    yield from expect_each("put_slot", [rows.slot_columns(slot, lease.lane) for slot in change.slots])
-    signed = [rows.attempt_columns(attempt, lease.lane) for attempt in change.attempts]
-    yield from expect_each("insert_attempt", signed)
-    answered = [rows.attempt_columns(attempt, lease.lane) for attempt in change.answered]
-    yield from expect_each("answer_attempt", answered)
+    yield from expect_each("put_slot", [rows.slot_columns(slot) for slot in change.slots if not slot.settled], **lane)
+    yield from expect_each("settle_slot", [rows.slot_columns(slot) for slot in change.slots if slot.settled], **lane)
+    yield from expect_each("insert_attempt", [rows.attempt_columns(one) for one in change.attempts], **lane)
+    yield from expect_each("answer_attempt", [rows.answer_columns(one) for one in change.answered], **lane)
     # After the slots: what this change settles is still above the bound that it may raise.
     yield from expect_each("update_lane", record)
     strangers = [rows.stranger_columns(stranger, lease.lane) for stranger in change.strangers]

@@ -321,11 +321,13 @@ def attempt(row: Row) -> Attempt:
     )
 
 
-def attempt_columns(attempt: Attempt, lane: LaneKey) -> dict[str, object]:
+def answer_columns(attempt: Attempt) -> dict[str, object]:
+    return {"hash": attempt.hash, "tx_id": attempt.tx_id, "sent_at": attempt.sent_at, "answer": attempt.answer}
+
+
+def attempt_columns(attempt: Attempt) -> dict[str, object]:
     return {
         "hash": attempt.hash,
-        "chain_id": lane.chain_id,
-        "address": lane.address,
         "nonce": attempt.nonce,
         "tx_id": attempt.tx_id,
         "kind": attempt.kind.value,
@@ -354,11 +356,9 @@ def slot(row: Row, attempts: Sequence[Attempt], receipt: Receipt | None) -> Slot
     )
 
 
-def slot_columns(slot: Slot, lane: LaneKey) -> dict[str, object]:
+def slot_columns(slot: Slot) -> dict[str, object]:
     """A transaction's receipt stands in its own row; a filler has no other place for it."""
     return {
-        "chain_id": lane.chain_id,
-        "address": lane.address,
         "nonce": slot.nonce,
         "kind": slot.kind.value,
         "tx_id": slot.tx_id,
@@ -367,7 +367,6 @@ def slot_columns(slot: Slot, lane: LaneKey) -> dict[str, object]:
         "holder": None if slot.reservation is None else slot.reservation.holder,
         "deadline": None if slot.reservation is None else slot.reservation.deadline,
         "receipt": receipt_text(slot.receipt) if slot.tx_id is None else None,
-        "settled": slot.settled,
     }
 
 

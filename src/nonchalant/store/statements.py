@@ -37,7 +37,7 @@ class Statement:
         """Arrays, one value a row, of what differs; what is common stays as it is."""
         own = each[0].keys()
         return [
-            [_storable(columns[name]) for columns in each] if name in own else _storable(common[name])
+            _storables([columns[name] for columns in each]) if name in own else _storable(common[name])
             for name in self.names
         ]
 
@@ -66,6 +66,11 @@ def in_schema(sql: str, schema: str) -> str:
 @cache
 def _texts() -> Mapping[str, str]:
     return queries.load("postgres")
+
+
+def _storables(values: list[Any]) -> list[Any]:
+    strange = any(value.__class__ is str and "\0" in value for value in values)
+    return [_storable(value) for value in values] if strange else values
 
 
 def _storable(value: Any) -> Any:

@@ -22,14 +22,18 @@ HIGHEST_AMOUNT: Final = 2**256 - 1
 HIGHEST_CHAIN_ID: Final = (HIGHEST_AMOUNT - 36) // 2  # so that the `v` of EIP-155 fits
 
 
+_SHORT: Final = tuple(bytes((0x80 + size,)) for size in range(56))
+
+
 def rlp(item: Rlp) -> bytes:
     """The recursive length prefix encoding; integers without leading zeros."""
     if isinstance(item, int):
         item = item.to_bytes((item.bit_length() + 7) // 8, "big")
     if isinstance(item, bytes):
-        if len(item) == 1 and item[0] < 0x80:
+        size = len(item)
+        if size == 1 and item[0] < 0x80:
             return item
-        return _prefix(0x80, len(item)) + item
+        return _SHORT[size] + item if size < 56 else _prefix(0x80, size) + item
     return _rlp_list(map(rlp, item))
 
 

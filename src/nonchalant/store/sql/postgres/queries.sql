@@ -115,7 +115,7 @@ SELECT
         SELECT count(*) FROM (
             SELECT 1 FROM nonchalant.transactions AS t
             WHERE t.chain_id = lane.chain_id AND t.address = lane.address
-                AND t.state IN ('queued', 'signed', 'sent', 'mined') AND t.state = 'queued'
+                AND t.ended_as IS NULL AND t.waits
             LIMIT lane.most
         ) AS waiting
     ) AS depth
@@ -218,12 +218,12 @@ JOIN nonchalant.removed ON removed.idempotency_key = asked.idempotency_key AND r
 WITH RECURSIVE live AS (
     (
         SELECT chain_id, address FROM nonchalant.transactions
-        WHERE state IN ('queued', 'signed', 'sent', 'mined') ORDER BY chain_id, address LIMIT 1
+        WHERE ended_as IS NULL ORDER BY chain_id, address LIMIT 1
     )
     UNION ALL
     SELECT next.* FROM live CROSS JOIN LATERAL (
         SELECT t.chain_id, t.address FROM nonchalant.transactions AS t
-        WHERE t.state IN ('queued', 'signed', 'sent', 'mined') AND (t.chain_id, t.address) > (live.chain_id, live.address)
+        WHERE t.ended_as IS NULL AND (t.chain_id, t.address) > (live.chain_id, live.address)
         ORDER BY t.chain_id, t.address LIMIT 1
     ) AS next
 ), bound AS (
@@ -246,7 +246,7 @@ WITH RECURSIVE live AS (
             ) = 'open'
             AND (
                 SELECT TRUE FROM nonchalant.transactions AS t
-                WHERE t.chain_id = live.chain_id AND t.address = live.address AND t.state = 'queued' AND NOT t.held
+                WHERE t.chain_id = live.chain_id AND t.address = live.address AND t.waits AND NOT t.held
                 LIMIT 1
             )
         )
@@ -258,7 +258,7 @@ WITH RECURSIVE live AS (
             AND (
                 SELECT TRUE FROM nonchalant.transactions AS t
                 WHERE t.chain_id = live.chain_id AND t.address = live.address
-                    AND t.state IN ('queued', 'signed', 'sent', 'mined') AND t.state = 'queued'
+                    AND t.ended_as IS NULL AND t.waits
                 LIMIT 1
             )
         )
@@ -267,7 +267,7 @@ WITH RECURSIVE live AS (
             AND (
                 SELECT TRUE FROM nonchalant.transactions AS t
                 WHERE t.chain_id = live.chain_id AND t.address = live.address
-                    AND t.state = 'queued' AND t.attention IS NOT NULL
+                    AND t.waits AND t.attention IS NOT NULL
                 LIMIT 1
             )
         )
@@ -426,7 +426,7 @@ SELECT hash FROM nonchalant.attempts WHERE hash = ANY (:hash::TEXT[]);
 -- overdue by the store's clock and any node may end. Before the others, those that ask for a nonce of their own.
 SELECT * FROM (
     SELECT * FROM nonchalant.transactions
-    WHERE chain_id = :chain_id AND address = :address AND state = 'queued' AND NOT held AND asked_nonce IS NOT NULL
+    WHERE chain_id = :chain_id AND address = :address AND waits AND NOT held AND asked_nonce IS NOT NULL
         AND (
             valid_until IS NULL OR valid_until > nonchalant.millis()
             OR EXISTS (
@@ -442,7 +442,7 @@ SELECT * FROM (
 UNION ALL
 SELECT * FROM (
     SELECT * FROM nonchalant.transactions
-    WHERE chain_id = :chain_id AND address = :address AND state = 'queued' AND NOT held AND asked_nonce IS NULL
+    WHERE chain_id = :chain_id AND address = :address AND waits AND NOT held AND asked_nonce IS NULL
         AND (
             valid_until IS NULL OR valid_until > nonchalant.millis()
             OR EXISTS (
@@ -458,18 +458,18 @@ SELECT * FROM (
 
 -- marked --
 SELECT * FROM nonchalant.transactions
-WHERE chain_id = :chain_id AND address = :address AND state = 'queued' AND attention IS NOT NULL AND place > :after
+WHERE chain_id = :chain_id AND address = :address AND waits AND attention IS NOT NULL AND place > :after
 ORDER BY place LIMIT :limit;
 
 -- hold_queued --
 -- Take queued rows out of the line.
 UPDATE nonchalant.transactions
 SET held = TRUE, version = version + 1, attention = :attention::TEXT, updated_at = :at
-WHERE id = ANY (:id::TEXT[]) AND state = 'queued';
+WHERE id = ANY (:id::TEXT[]) AND waits;
 
 -- queued_before --
 SELECT 1 FROM nonchalant.transactions
-WHERE chain_id = :chain_id AND address = :address AND state = 'queued' AND NOT held AND place < :place
+WHERE chain_id = :chain_id AND address = :address AND waits AND NOT held AND place < :place
 LIMIT 1;
 
 -- update_transaction --
@@ -505,7 +505,7 @@ FROM unnest(
     :id::TEXT[], :version::BIGINT[], :state::TEXT[], :held::BOOLEAN[], :attention::TEXT[], :updated_at::BIGINT[],
     :payload::TEXT[], :earlier::TEXT[], :fees::TEXT[]
 ) AS new (id, version, state, held, attention, updated_at, payload, earlier, fees)
-WHERE t.id = new.id AND t.version = new.version - 1 AND t.state = 'queued';
+WHERE t.id = new.id AND t.version = new.version - 1 AND t.waits;
 
 -- lock_lane --
 -- Keep its owner from committing until this transaction has ended.
@@ -535,7 +535,7 @@ ORDER BY nonce LIMIT 1;
 -- and once a person is to decide about it, or once nobody can read whether one is to.
 SELECT t.* FROM nonchalant.transactions AS t
 JOIN nonchalant.lanes AS l ON l.chain_id = t.chain_id AND l.address = t.address
-WHERE t.state = 'queued' AND t.valid_until <= nonchalant.millis()
+WHERE t.waits AND t.valid_until <= nonchalant.millis()
     AND l.quarantined_below IS NULL AND l.incarnation = (SELECT incarnation FROM nonchalant.meta)
     -- By its text, of which the code is the beginning: what cannot be read must not stop the others.
     AND (
@@ -549,7 +549,7 @@ ORDER BY t.valid_until LIMIT :limit;
 UPDATE nonchalant.transactions AS t
 SET state = 'expired', held = FALSE, version = version + 1, attention = NULL, updated_at = :at,
     ended_at = nonchalant.millis()
-WHERE id = :id AND state = 'queued' AND valid_until <= nonchalant.millis()
+WHERE id = :id AND waits AND valid_until <= nonchalant.millis()
     AND NOT EXISTS (
         SELECT 1 FROM nonchalant.strangers AS s
         WHERE s.chain_id = t.chain_id AND s.address = t.address AND s.tx_id IS NULL
@@ -619,21 +619,25 @@ RETURNING address;
 -- put_slot --
 -- Bind a nonce, or write what became of the slot. A nonce that is bound to something else, or final, is refused.
 INSERT INTO nonchalant.slots AS s (
-    chain_id, address, nonce, kind, tx_id, wanted, payload_version, holder, deadline, receipt, settled, settled_at
+    chain_id, address, nonce, kind, tx_id, wanted, payload_version, holder, deadline, receipt
 )
-SELECT new.*, CASE WHEN new.settled THEN nonchalant.millis() END FROM unnest(
-    :chain_id::BIGINT[], :address::TEXT[], :nonce::BIGINT[], :kind::TEXT[], :tx_id::TEXT[], :wanted::TEXT[],
-    :payload_version::BIGINT[], :holder::TEXT[], :deadline::BIGINT[], :receipt::TEXT[], :settled::BOOLEAN[]
-) AS new (
-    chain_id, address, nonce, kind, tx_id, wanted, payload_version, holder, deadline, receipt, settled
-)
+SELECT :chain_id::BIGINT, :address::TEXT, new.* FROM unnest(
+    :nonce::BIGINT[], :kind::TEXT[], :tx_id::TEXT[], :wanted::TEXT[], :payload_version::BIGINT[], :holder::TEXT[],
+    :deadline::BIGINT[], :receipt::TEXT[]
+) AS new (nonce, kind, tx_id, wanted, payload_version, holder, deadline, receipt)
 ON CONFLICT (chain_id, address, nonce) DO UPDATE SET
     kind = excluded.kind, wanted = excluded.wanted, payload_version = excluded.payload_version,
-    holder = excluded.holder, deadline = excluded.deadline, receipt = excluded.receipt, settled = excluded.settled,
-    settled_at = excluded.settled_at
+    holder = excluded.holder, deadline = excluded.deadline, receipt = excluded.receipt
 -- A reservation whose deadline passed is closed by a filler, never by anything else.
 WHERE NOT s.settled AND s.tx_id IS NOT DISTINCT FROM excluded.tx_id
     AND (s.kind = excluded.kind OR (s.kind = 'reservation' AND excluded.kind = 'filler'));
+
+-- settle_slot --
+-- It is final. Fewer rows: one is bound to something else, or was final before.
+UPDATE nonchalant.slots AS s SET settled = TRUE, settled_at = nonchalant.millis(), receipt = new.receipt
+FROM unnest(:nonce::BIGINT[], :kind::TEXT[], :tx_id::TEXT[], :receipt::TEXT[]) AS new (nonce, kind, tx_id, receipt)
+WHERE s.chain_id = :chain_id AND s.address = :address AND s.nonce = new.nonce AND s.kind = new.kind
+    AND s.tx_id IS NOT DISTINCT FROM new.tx_id AND NOT s.settled;
 
 -- free_slot --
 -- Fewer rows: one is not bound any more, or final.
@@ -664,18 +668,17 @@ INSERT INTO nonchalant.attempts AS a (
     sent_at, answer
 )
 SELECT
-    new.hash, new.chain_id, new.address, new.nonce, new.tx_id, new.kind, new.payload_version, new.fees, new.gas,
+    new.hash, s.chain_id, s.address, new.nonce, new.tx_id, new.kind, new.payload_version, new.fees, new.gas,
     new.raw, new.epoch, new.signed_at, new.floor, new.sent_at, new.answer
 FROM unnest(
-    :hash::TEXT[], :chain_id::BIGINT[], :address::TEXT[], :nonce::BIGINT[], :tx_id::TEXT[], :kind::TEXT[],
-    :payload_version::BIGINT[], :fees::TEXT[], :gas::BIGINT[], :raw::BYTEA[], :epoch::BIGINT[], :signed_at::BIGINT[],
-    :floor::BIGINT[], :sent_at::BIGINT[], :answer::TEXT[]
+    :hash::TEXT[], :nonce::BIGINT[], :tx_id::TEXT[], :kind::TEXT[], :payload_version::BIGINT[], :fees::TEXT[],
+    :gas::BIGINT[], :raw::BYTEA[], :epoch::BIGINT[], :signed_at::BIGINT[], :floor::BIGINT[], :sent_at::BIGINT[],
+    :answer::TEXT[]
 ) WITH ORDINALITY AS new (
-    hash, chain_id, address, nonce, tx_id, kind, payload_version, fees, gas, raw, epoch, signed_at, floor, sent_at,
-    answer, n
+    hash, nonce, tx_id, kind, payload_version, fees, gas, raw, epoch, signed_at, floor, sent_at, answer, n
 )
 JOIN nonchalant.slots AS s
-    ON s.chain_id = new.chain_id AND s.address = new.address AND s.nonce = new.nonce AND NOT s.settled
+    ON s.chain_id = :chain_id AND s.address = :address AND s.nonce = new.nonce AND NOT s.settled
     AND s.tx_id IS NOT DISTINCT FROM new.tx_id
 ORDER BY new.n
 ON CONFLICT (hash, coalesce(tx_id, '')) DO UPDATE SET answer = excluded.answer, given_back = FALSE
@@ -685,10 +688,8 @@ WHERE a.chain_id = excluded.chain_id AND a.address = excluded.address
 -- answer_attempt --
 -- Fewer rows: the lane never signed one of them.
 UPDATE nonchalant.attempts AS a SET sent_at = new.sent_at, answer = new.answer
-FROM unnest(:hash::TEXT[], :tx_id::TEXT[], :chain_id::BIGINT[], :address::TEXT[], :sent_at::BIGINT[], :answer::TEXT[])
-    AS new (hash, tx_id, chain_id, address, sent_at, answer)
-WHERE a.hash = new.hash AND a.tx_id IS NOT DISTINCT FROM new.tx_id
-    AND a.chain_id = new.chain_id AND a.address = new.address;
+FROM unnest(:hash::TEXT[], :tx_id::TEXT[], :sent_at::BIGINT[], :answer::TEXT[]) AS new (hash, tx_id, sent_at, answer)
+WHERE a.hash = new.hash AND a.tx_id IS NOT DISTINCT FROM new.tx_id AND a.chain_id = :chain_id AND a.address = :address;
 
 -- update_lane --
 -- No row: the lane was never declared. A hash that was forgotten stays so until another block is named: an owner that
@@ -712,11 +713,10 @@ WHERE l.chain_id = new.chain_id AND l.address = new.address;
 
 -- insert_event --
 -- Without a position: that is given to what is committed.
-INSERT INTO nonchalant.events (kind, chain_id, address, tx_id, at, data, fact, times, since)
-SELECT kind, chain_id, address, tx_id, at, data, fact, times, since FROM unnest(
-    :kind::TEXT[], :chain_id::BIGINT[], :address::TEXT[], :tx_id::TEXT[], :at::BIGINT[], :data::TEXT[], :fact::TEXT[],
-    :times::BIGINT[], :since::BIGINT[]
-) WITH ORDINALITY AS new (kind, chain_id, address, tx_id, at, data, fact, times, since, n)
+INSERT INTO nonchalant.events (kind, chain_id, address, tx_id, at, data, fact)
+SELECT kind, chain_id, address, tx_id, at, data, fact FROM unnest(
+    :kind::TEXT[], :chain_id::BIGINT[], :address::TEXT[], :tx_id::TEXT[], :at::BIGINT[], :data::TEXT[], :fact::TEXT[]
+) WITH ORDINALITY AS new (kind, chain_id, address, tx_id, at, data, fact, n)
 ORDER BY n;
 
 -- unnumbered --
@@ -773,8 +773,7 @@ SELECT t.id FROM nonchalant.lanes AS l
 LEFT JOIN nonchalant.controls AS c ON c.chain_id = l.chain_id AND c.address = l.address
 JOIN nonchalant.transactions AS t ON t.chain_id = l.chain_id AND t.address = l.address
 WHERE l.incarnation = :incarnation AND l.quarantined_below IS NULL AND coalesce(c.mode, 'open') <> 'halted'
-    AND t.state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired')
-    AND coalesce(t.ended_at, t.updated_at) < :before
+    AND t.ended_since < :before
     AND NOT EXISTS (
         SELECT 1 FROM nonchalant.attempts AS a
         JOIN nonchalant.slots AS s ON s.chain_id = a.chain_id AND s.address = a.address AND s.nonce = a.nonce
@@ -864,8 +863,8 @@ SELECT * FROM nonchalant.transactions WHERE TRUE
     AND id IN (SELECT tx_id FROM nonchalant.attempts WHERE attempts.hash = :hash)
     AND idempotency_key = :idempotency_key
     AND batch = :batch
-    AND state IN ('queued', 'signed', 'sent', 'mined') AND :live::BOOLEAN
-    AND state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired') AND :ended::BOOLEAN
+    AND ended_as IS NULL AND :live::BOOLEAN
+    AND ended_as = :state AND :ended::BOOLEAN
     AND tenant = :tenant
     AND EXISTS (SELECT 1 FROM jsonb_array_elements(:may_use::TEXT::JSONB) AS may WHERE coalesce((may ->> 0)::BIGINT, transactions.chain_id) = transactions.chain_id AND coalesce(may ->> 1, transactions.address) = transactions.address)
     AND place < :before
@@ -880,11 +879,11 @@ SELECT * FROM nonchalant.transactions WHERE batch = :batch ORDER BY place;
 SELECT mine.id, (
     SELECT count(*) FROM (
         SELECT 1 FROM nonchalant.transactions AS t
-        WHERE t.chain_id = mine.chain_id AND t.address = mine.address AND t.state = 'queued' AND NOT t.held
+        WHERE t.chain_id = mine.chain_id AND t.address = mine.address AND t.waits AND NOT t.held
             AND t.priority > mine.priority
         UNION ALL
         SELECT 1 FROM nonchalant.transactions AS t
-        WHERE t.chain_id = mine.chain_id AND t.address = mine.address AND t.state = 'queued' AND NOT t.held
+        WHERE t.chain_id = mine.chain_id AND t.address = mine.address AND t.waits AND NOT t.held
             AND t.priority = mine.priority AND t.place < mine.place
         LIMIT :limit
     ) AS ahead
@@ -949,8 +948,8 @@ SELECT chain_id, shown AS state, count(*) AS n, min(created_at) AS oldest, nonch
 FROM (
     SELECT chain_id, created_at, CASE WHEN held THEN 'held' ELSE state END AS shown
     FROM nonchalant.transactions
-    WHERE state IN ('queued', 'signed', 'sent', 'mined')
-    ORDER BY chain_id, address, state LIMIT :limit
+    WHERE ended_as IS NULL
+    ORDER BY chain_id, address, waits LIMIT :limit
 ) AS live
 GROUP BY chain_id, shown;
 
@@ -970,20 +969,20 @@ GROUP BY lanes.chain_id;
 SELECT lanes.next_nonce, (
     SELECT count(*) FROM nonchalant.transactions AS waiting
     WHERE waiting.chain_id = lanes.chain_id AND waiting.address = lanes.address
-    AND waiting.state = 'queued' AND NOT waiting.held AND waiting.asked_nonce IS NULL AND waiting.attention IS NULL
+    AND waiting.waits AND NOT waiting.held AND waiting.asked_nonce IS NULL AND waiting.attention IS NULL
 ) AS waiting
 FROM nonchalant.lanes WHERE lanes.chain_id = :chain_id AND lanes.address = :address;
 
 -- asked_for --
 -- Nonces that queued ones wait for by name.
 SELECT asked_nonce FROM nonchalant.transactions
-WHERE chain_id = :chain_id AND address = :address AND state = 'queued' AND NOT held AND asked_nonce IS NOT NULL;
+WHERE chain_id = :chain_id AND address = :address AND waits AND NOT held AND asked_nonce IS NOT NULL;
 
 -- live_states --
 SELECT lane.chain_id, lane.address, t.state, count(*) AS n
 FROM unnest(:chain_id::BIGINT[], :address::TEXT[]) AS lane (chain_id, address)
 JOIN nonchalant.transactions AS t ON t.chain_id = lane.chain_id AND t.address = lane.address
-WHERE t.state IN ('queued', 'signed', 'sent', 'mined')
+WHERE t.ended_as IS NULL
 GROUP BY lane.chain_id, lane.address, t.state;
 
 -- live_slots --

@@ -24,7 +24,7 @@ END $$;
 
 CREATE TABLE nonchalant.lanes (
     chain_id          BIGINT NOT NULL,
-    address           TEXT NOT NULL CHECK (address = lower(address)),
+    address           TEXT COLLATE "C" NOT NULL CHECK (address = lower(address)),
     next_nonce        BIGINT,
     settled_below     BIGINT NOT NULL DEFAULT 0,
     seen_block        BIGINT NOT NULL DEFAULT 0,
@@ -50,7 +50,7 @@ EXECUTE FUNCTION nonchalant.refuse('what is final stays final');
 -- Nothing but the lease; never deleted, and the epoch never decreases. Rows are rewritten at every renewal, in place.
 CREATE TABLE nonchalant.leases (
     chain_id   BIGINT NOT NULL,
-    address    TEXT NOT NULL,
+    address    TEXT COLLATE "C" NOT NULL,
     owner      TEXT,
     epoch      BIGINT NOT NULL DEFAULT 0,
     expires_at BIGINT NOT NULL DEFAULT 0,
@@ -66,7 +66,7 @@ FOR EACH ROW EXECUTE FUNCTION nonchalant.refuse('lease rows are never deleted');
 -- What people say about a lane; its owner only reads it.
 CREATE TABLE nonchalant.controls (
     chain_id BIGINT NOT NULL,
-    address  TEXT NOT NULL,
+    address  TEXT COLLATE "C" NOT NULL,
     mode     TEXT NOT NULL CHECK (mode IN ('open', 'paused', 'draining', 'halted')),
     reason   TEXT NOT NULL,
     since    BIGINT NOT NULL,
@@ -81,9 +81,9 @@ CREATE TABLE nonchalant.nodes (
 
 CREATE TABLE nonchalant.transactions (
     place           BIGINT PRIMARY KEY,
-    id              TEXT NOT NULL UNIQUE,
+    id              TEXT COLLATE "C" NOT NULL UNIQUE,
     chain_id        BIGINT NOT NULL,
-    address         TEXT NOT NULL,
+    address         TEXT COLLATE "C" NOT NULL,
     state           TEXT NOT NULL
         CHECK (state IN (
             'queued', 'signed', 'sent', 'mined', 'confirmed', 'reverted', 'failed', 'cancelled', 'expired'
@@ -104,7 +104,7 @@ CREATE TABLE nonchalant.transactions (
     on_superseded   TEXT CHECK (on_superseded IN ('requeue', 'hold')),
     nonce           BIGINT
         CHECK (state IN ('failed', 'cancelled', 'expired') OR (state = 'queued') = (nonce IS NULL)),
-    hash            TEXT CHECK ((nonce IS NULL) = (hash IS NULL)),
+    hash            TEXT COLLATE "C" CHECK ((nonce IS NULL) = (hash IS NULL)),
     receipt         TEXT
         CHECK (
             state IN ('failed', 'cancelled', 'expired')
@@ -146,7 +146,7 @@ CREATE TABLE nonchalant.removed (
     idempotency_key TEXT NOT NULL,
     tenant          TEXT NOT NULL,
     body_hash       TEXT NOT NULL,
-    id              TEXT NOT NULL,
+    id              TEXT COLLATE "C" NOT NULL,
     removed_at      BIGINT NOT NULL,
     PRIMARY KEY (idempotency_key, tenant)
 );
@@ -156,10 +156,10 @@ CREATE INDEX removed_by_age ON nonchalant.removed (removed_at);
 -- P1: the primary key gives a nonce one owner; the index below gives a transaction one live slot.
 CREATE TABLE nonchalant.slots (
     chain_id BIGINT NOT NULL,
-    address  TEXT NOT NULL,
+    address  TEXT COLLATE "C" NOT NULL,
     nonce    BIGINT NOT NULL,
     kind     TEXT NOT NULL CHECK (kind IN ('transaction', 'filler', 'reservation')),
-    tx_id    TEXT CHECK ((kind = 'transaction') = (tx_id IS NOT NULL)),
+    tx_id    TEXT COLLATE "C" CHECK ((kind = 'transaction') = (tx_id IS NOT NULL)),
     wanted   TEXT NOT NULL CHECK (wanted IN ('payload', 'nothing', 'cancel', 'expiry')),
     payload_version BIGINT NOT NULL CHECK ((payload_version = 0) = (wanted <> 'payload' OR kind = 'filler')),
     holder   TEXT CHECK (holder IS NOT NULL OR kind <> 'reservation') CHECK (holder IS NULL OR kind <> 'transaction'),
@@ -222,11 +222,11 @@ FOR EACH ROW WHEN (NEW.settled_below <> OLD.settled_below) EXECUTE FUNCTION nonc
 
 CREATE TABLE nonchalant.attempts (
     number    BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    hash      TEXT NOT NULL,
+    hash      TEXT COLLATE "C" NOT NULL,
     chain_id  BIGINT NOT NULL,
-    address   TEXT NOT NULL,
+    address   TEXT COLLATE "C" NOT NULL,
     nonce     BIGINT NOT NULL,
-    tx_id     TEXT,
+    tx_id     TEXT COLLATE "C",
     kind      TEXT NOT NULL CHECK (kind IN ('original', 'bump', 'cancel', 'filler', 'replacement', 'outside')),
     payload_version BIGINT NOT NULL CHECK ((payload_version = 0) = (kind IN ('cancel', 'filler'))),
     fees      TEXT NOT NULL,
@@ -271,12 +271,12 @@ FOR EACH ROW EXECUTE FUNCTION nonchalant.keep_attempts_of_live_slots();
 
 -- What an account executed unknown to this store: the next request that does the same is held.
 CREATE TABLE nonchalant.strangers (
-    hash     TEXT PRIMARY KEY,
+    hash     TEXT COLLATE "C" PRIMARY KEY,
     chain_id BIGINT NOT NULL,
-    address  TEXT NOT NULL,
+    address  TEXT COLLATE "C" NOT NULL,
     nonce    BIGINT NOT NULL,
     deed     TEXT NOT NULL,
-    tx_id    TEXT,
+    tx_id    TEXT COLLATE "C",
     found_at BIGINT NOT NULL
 );
 
@@ -286,10 +286,10 @@ CREATE INDEX strangers_by_age ON nonchalant.strangers (found_at);
 -- What people want of what only the owner may write; answered in the owner's commit.
 CREATE TABLE nonchalant.wishes (
     place    BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    id       TEXT NOT NULL UNIQUE,
+    id       TEXT COLLATE "C" NOT NULL UNIQUE,
     chain_id BIGINT NOT NULL,
-    address  TEXT NOT NULL,
-    tx_id    TEXT,
+    address  TEXT COLLATE "C" NOT NULL,
+    tx_id    TEXT COLLATE "C",
     kind     TEXT NOT NULL,
     body     TEXT NOT NULL,
     made_at  BIGINT NOT NULL,
@@ -307,8 +307,8 @@ CREATE TABLE nonchalant.events (
     position BIGINT UNIQUE,
     kind     TEXT NOT NULL,
     chain_id BIGINT NOT NULL,
-    address  TEXT NOT NULL,
-    tx_id    TEXT,
+    address  TEXT COLLATE "C" NOT NULL,
+    tx_id    TEXT COLLATE "C",
     at       BIGINT NOT NULL,
     data     TEXT NOT NULL,
     fact     TEXT,                               -- what makes two of them the same; NULL: each counts by itself

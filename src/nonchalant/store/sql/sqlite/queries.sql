@@ -444,20 +444,22 @@ RETURNING address;
 
 -- put_slot --
 -- Bind a nonce, or write what became of the slot. A nonce that is bound to something else, or final, is refused.
-INSERT INTO slots (
-    chain_id, address, nonce, kind, tx_id, wanted, payload_version, holder, deadline, receipt, settled, settled_at
-)
+INSERT INTO slots (chain_id, address, nonce, kind, tx_id, wanted, payload_version, holder, deadline, receipt)
 VALUES (
-    :chain_id, :address, :nonce, :kind, :tx_id, :wanted, :payload_version, :holder, :deadline, :receipt, :settled,
-    iif(:settled, :now, NULL)
+    :chain_id, :address, :nonce, :kind, :tx_id, :wanted, :payload_version, :holder, :deadline, :receipt
 )
 ON CONFLICT (chain_id, address, nonce) DO UPDATE SET
     kind = excluded.kind, wanted = excluded.wanted, payload_version = excluded.payload_version,
-    holder = excluded.holder, deadline = excluded.deadline, receipt = excluded.receipt, settled = excluded.settled,
-    settled_at = excluded.settled_at
+    holder = excluded.holder, deadline = excluded.deadline, receipt = excluded.receipt
 -- A reservation whose deadline passed is closed by a filler, never by anything else.
 WHERE slots.settled = 0 AND slots.tx_id IS excluded.tx_id
     AND (slots.kind = excluded.kind OR (slots.kind = 'reservation' AND excluded.kind = 'filler'));
+
+-- settle_slot --
+-- It is final. No row: it is bound to something else, or was final before.
+UPDATE slots SET settled = 1, settled_at = :now, receipt = :receipt
+WHERE chain_id = :chain_id AND address = :address AND nonce = :nonce AND kind = :kind AND tx_id IS :tx_id
+    AND settled = 0;
 
 -- free_slot --
 -- No row: it is not bound any more, or final.

@@ -8,23 +8,18 @@ CREATE INDEX transactions_of_a_batch ON nonchalant.transactions (batch, place) W
 -- found by the index of a lane's.
 CREATE INDEX transactions_of_an_account ON nonchalant.transactions (address, place);
 CREATE INDEX transactions_of_a_chain ON nonchalant.transactions (chain_id, place);
-CREATE INDEX transactions_ended_by_state ON nonchalant.transactions (state, place)
-    WHERE state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired');
 DROP INDEX nonchalant.transactions_by_nonce;
 CREATE INDEX transactions_by_nonce ON nonchalant.transactions (nonce, address, chain_id) WHERE nonce IS NOT NULL;
 
 -- The one nonce a client takes; any other would not be what it asked for.
 ALTER TABLE nonchalant.transactions ADD COLUMN asked_nonce BIGINT;
 
-CREATE INDEX transactions_asking ON nonchalant.transactions (chain_id, address, asked_nonce)
-    WHERE state = 'queued' AND asked_nonce IS NOT NULL;
-
 -- Whom a client's nonce stands for: asked for again, it is the same transaction, or refused.
 CREATE TABLE nonchalant.asked_nonces (
     chain_id BIGINT NOT NULL,
-    address  TEXT NOT NULL,
+    address  TEXT COLLATE "C" NOT NULL,
     nonce    BIGINT NOT NULL,
-    tx_id    TEXT NOT NULL,
+    tx_id    TEXT COLLATE "C" NOT NULL,
     PRIMARY KEY (chain_id, address, nonce)
 );
 
@@ -33,9 +28,34 @@ CREATE INDEX asked_nonces_by_transaction ON nonchalant.asked_nonces (tx_id);
 -- When it ended, by the store's clock, which all nodes share: what is kept is kept from there. NULL: it lives, or ended
 -- before this version, and then its last change was its end.
 ALTER TABLE nonchalant.transactions ADD COLUMN ended_at BIGINT;
-DROP INDEX nonchalant.transactions_ended;
-CREATE INDEX transactions_ended ON nonchalant.transactions (chain_id, address, coalesce(ended_at, updated_at))
-    WHERE state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired');
+
+-- Most moves change nothing that an index knows, and then none is written: so indexes go by what a state means for them,
+-- never by the state itself, and a page has room for what its rows become.
+ALTER TABLE nonchalant.transactions
+    ADD COLUMN waits BOOLEAN NOT NULL GENERATED ALWAYS AS (state = 'queued') STORED,
+    ADD COLUMN ended_as TEXT GENERATED ALWAYS AS (
+        CASE WHEN state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired') THEN state END
+    ) STORED,
+    ADD COLUMN ended_since BIGINT GENERATED ALWAYS AS (
+        CASE
+            WHEN state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired')
+            THEN coalesce(ended_at, updated_at)
+        END
+    ) STORED,
+    SET (fillfactor = 60);
+ALTER TABLE nonchalant.attempts SET (fillfactor = 60);
+DROP INDEX nonchalant.transactions_to_assign, nonchalant.transactions_with_a_deadline, nonchalant.transactions_marked,
+    nonchalant.transactions_live, nonchalant.transactions_ended;
+CREATE INDEX transactions_to_assign ON nonchalant.transactions (chain_id, address, priority DESC, place)
+    WHERE waits AND NOT held;
+CREATE INDEX transactions_with_a_deadline ON nonchalant.transactions (valid_until) WHERE waits AND valid_until IS NOT NULL;
+CREATE INDEX transactions_marked ON nonchalant.transactions (chain_id, address, place)
+    WHERE waits AND attention IS NOT NULL;
+CREATE INDEX transactions_live ON nonchalant.transactions (chain_id, address, waits) WHERE ended_as IS NULL;
+CREATE INDEX transactions_ended ON nonchalant.transactions (chain_id, address, ended_since) WHERE ended_since IS NOT NULL;
+CREATE INDEX transactions_ended_by_state ON nonchalant.transactions (ended_as, place) WHERE ended_as IS NOT NULL;
+CREATE INDEX transactions_asking ON nonchalant.transactions (chain_id, address, asked_nonce)
+    WHERE waits AND asked_nonce IS NOT NULL;
 
 -- What a lane tells of itself, newest first.
 CREATE INDEX events_of_a_lane ON nonchalant.events (chain_id, address, position) WHERE substr(kind, 1, 5) = 'lane.';
@@ -47,7 +67,7 @@ CREATE INDEX transactions_of_a_tenant ON nonchalant.transactions (tenant, place)
 
 CREATE TABLE nonchalant.keys (
     place      BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    id         TEXT NOT NULL UNIQUE,
+    id         TEXT COLLATE "C" NOT NULL UNIQUE,
     name       TEXT NOT NULL,
     digest     TEXT NOT NULL UNIQUE,            -- of the secret, which nobody keeps
     tenant     TEXT NOT NULL,
@@ -71,7 +91,7 @@ CREATE TABLE nonchalant.audit (
     subject  TEXT NOT NULL,
     data     TEXT NOT NULL,
     previous TEXT NOT NULL,
-    hash     TEXT NOT NULL UNIQUE
+    hash     TEXT COLLATE "C" NOT NULL UNIQUE
 );
 
 CREATE TRIGGER audit_entries_never_change BEFORE UPDATE ON nonchalant.audit
@@ -87,7 +107,7 @@ FOR EACH STATEMENT EXECUTE FUNCTION nonchalant.refuse('what was done stays writt
 CREATE TABLE nonchalant.audit_head (
     one      BIGINT PRIMARY KEY CHECK (one = 1),
     position BIGINT NOT NULL,
-    hash     TEXT NOT NULL
+    hash     TEXT COLLATE "C" NOT NULL
 );
 
 INSERT INTO nonchalant.audit_head (one, position, hash) VALUES (1, 0, '0000000000000000000000000000000000000000000000000000000000000000');
@@ -100,7 +120,7 @@ ALTER TABLE nonchalant.meta ADD COLUMN forgotten BIGINT NOT NULL DEFAULT 0;
 -- webhooks --
 
 CREATE TABLE nonchalant.webhooks (
-    id           TEXT PRIMARY KEY,
+    id           TEXT COLLATE "C" PRIMARY KEY,
     tenant       TEXT,                           -- NULL: of everybody
     url          TEXT NOT NULL,
     secrets      TEXT NOT NULL,                  -- the live ones, newest first
