@@ -33,7 +33,7 @@ run test test-long bench: export NONCHALANT_ANVIL := $(CURDIR)/.make/anvil/anvil
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test test-long lint bench docs install lock postgres promtool
+.PHONY: help run check test test-long lint bench docs install lock postgres promtool wrk
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -67,8 +67,8 @@ lint: $(VENV) ## style, types, layers
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo --cache-dir .make/import-linter
 
-bench: $(VENV) $(ANVIL) postgres ## the benchmark (ARGS="...")
-	@$(BIN)/python -m bench $(ARGS)
+bench: $(VENV) $(ANVIL) postgres wrk ## the benchmark (ARGS="--quick --record ...", under 25 minutes)
+	@$(BIN)/nonchalant bench $(ARGS)
 
 docs: $(VENV) ## renew what is generated: tables of the docs, tests/LESSONS.md
 	@$(BIN)/python -m docs.generate
@@ -125,3 +125,6 @@ $(PROMTOOL):
 
 postgres:
 	@tools/install-postgres
+
+wrk:
+	@tools/install-wrk

@@ -32,6 +32,7 @@ class Deed:
     nonce: int
     to: str | None
     value: int
+    received_at: int = 0  # when the node got it, in milliseconds; only the stub tells
 
 
 class _Shown(msgspec.Struct, rename="camel"):
@@ -51,6 +52,7 @@ class _Shown(msgspec.Struct, rename="camel"):
     r: str
     s: str
     y_parity: str
+    stub_received_at: str = "0x0"
 
 
 class _Block(msgspec.Struct):
@@ -81,7 +83,7 @@ def recovered(shown: _Shown) -> Deed:
         raise Failed(f"{shown.hash} is not the hash of what the node shows under it")
     if signed.sender != shown.from_.lower():
         raise Failed(f"{shown.hash} counts as {shown.from_}'s and was signed by {signed.sender}")
-    return Deed(signed.hash, signed.sender, signed.nonce, signed.to, signed.value)
+    return Deed(signed.hash, signed.sender, signed.nonce, signed.to, signed.value, int(shown.stub_received_at, 16))
 
 
 def check(deeds: Sequence[Deed], rows: Sequence[Row], *, lanes: int, values: Iterable[int]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
@@ -13,13 +14,22 @@ import asyncpg
 from nonchalant.installation import Installation
 
 LOOK_SECONDS: Final = 0.05
+MOST_SECONDS: Final = 240.0
 
 ANY_LIVE: Final = (
     "SELECT EXISTS (SELECT 1 FROM transactions WHERE state IN ('queued', 'signed', 'sent', 'mined') LIMIT 1)"
 )
-ROWS: Final = "SELECT address, nonce, hash, state FROM transactions"
+ROWS: Final = "SELECT address, nonce, hash, state, payload, created_at FROM transactions"
 STATES: Final = "SELECT state, count(*) FROM transactions GROUP BY state"
 LAST: Final = "SELECT max(at) FROM events WHERE kind = 'tx.mined'"
+MINED: Final = """
+SELECT transactions.hash, max(events.at) FROM events JOIN transactions ON transactions.id = events.tx_id
+WHERE events.kind = 'tx.mined' GROUP BY transactions.hash
+"""
+
+
+class NotSettled(Exception):
+    """Something is still under way that should have ended long ago; the states follow."""
 
 
 class Row(NamedTuple):
@@ -27,6 +37,8 @@ class Row(NamedTuple):
     nonce: int | None
     hash: str | None
     state: str
+    value: int = 0  # what was asked for
+    accepted_at: int = 0  # in milliseconds
 
 
 class Books(Protocol):
@@ -65,13 +77,20 @@ async def opened(store: str) -> AsyncIterator[Books]:
 
 
 async def settled(books: Books) -> None:
-    """Wait until nothing lives any more."""
-    while (await books.ask(ANY_LIVE))[0][0]:  # noqa: ASYNC110 - looked at from outside, nobody tells
-        await asyncio.sleep(LOOK_SECONDS)
+    """Wait until nothing lives any more; `NotSettled` if that takes too long."""
+    try:
+        async with asyncio.timeout(MOST_SECONDS):
+            while (await books.ask(ANY_LIVE))[0][0]:  # noqa: ASYNC110 - looked at from outside, nobody tells
+                await asyncio.sleep(LOOK_SECONDS)
+    except TimeoutError:
+        raise NotSettled(f"after {MOST_SECONDS:g} s the store holds {await states(books)}") from None
 
 
 async def rows(books: Books) -> list[Row]:
-    return [Row(*row) for row in await books.ask(ROWS)]
+    return [
+        Row(address, nonce, hash, state, int(json.loads(payload)["value"]), accepted_at)
+        for address, nonce, hash, state, payload, accepted_at in await books.ask(ROWS)
+    ]
 
 
 async def states(books: Books) -> dict[str, int]:
@@ -82,3 +101,8 @@ async def last_mined(books: Books) -> int:
     """When the last transaction was seen in a block, in milliseconds by the calendar."""
     [[found]] = await books.ask(LAST)
     return int(found)
+
+
+async def mined(books: Books) -> dict[str, int]:
+    """When each was seen in a block, by its hash."""
+    return {row[0]: row[1] for row in await books.ask(MINED)}

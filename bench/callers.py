@@ -4,9 +4,17 @@ read how it went and where it ends."""
 from __future__ import annotations
 
 import asyncio
+import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
+
+import msgspec
+import uvloop
+
+from bench import generator
 
 LENGTH: Final = b"content-length: "
 END_OF_HEAD: Final = b"\r\n\r\n"
@@ -35,8 +43,8 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         assert self._transport is not None
-        self._transport.abort()
         self._failed = lambda _: None
+        self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         self._read += data
@@ -56,7 +64,7 @@ class Connection(asyncio.Protocol):
 
 
 class Pool:
-    """So many connections to each of the services; `answered` as above. Whatever goes wrong is raised by `until`."""
+    """So many connections, over all of the services; `answered` as above. Whatever goes wrong is raised by `until`."""
 
     def __init__(self, services: Sequence[str], connections: int, answered: Callable[[Connection], None]) -> None:
         self._services = services
@@ -93,26 +101,54 @@ class Pool:
 
 
 async def ask_all(
-    services: Sequence[str], connections: int, requests: Sequence[bytes], began: Callable[[], None]
-) -> None:
-    """Every request, as fast as the answers come; `began` is called when all connections stand."""
+    services: Sequence[str],
+    connections: int,
+    requests: Sequence[bytes],
+    *,
+    began: Callable[[], None] = lambda: None,
+    seconds: float | None = None,
+) -> int:
+    """Every request, as fast as the answers come; how many were answered. `began` is called when all connections stand.
+    `seconds`: after so long no further one is asked."""
     waiting: Iterator[bytes] = iter(requests)
-    left, done = len(requests), asyncio.Event()
+    asked, answered, done = 0, 0, asyncio.Event()
+    until = None if seconds is None else time.monotonic() + seconds
 
-    def answered(connection: Connection) -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            done.set()
-        elif (request := next(waiting, None)) is not None:
+    def ask(connection: Connection) -> None:
+        nonlocal asked
+        if until is not None and time.monotonic() > until:
+            return
+        if (request := next(waiting, None)) is not None:
+            asked += 1
             connection.ask(request)
 
-    pool = Pool(services, min(connections, left), answered)
+    def on_answer(connection: Connection) -> None:
+        nonlocal answered
+        answered += 1
+        ask(connection)
+        if answered == asked:
+            done.set()
+
+    pool = Pool(services, min(connections, len(requests)), on_answer)
     await pool.open()
     began()
     for connection in pool.connections:
-        connection.ask(next(waiting))
+        ask(connection)
     try:
         await pool.until(done)
     finally:
         pool.close()
+    return answered
+
+
+async def _generate(service: str, file: Path, connections: int, seconds: float) -> None:
+    requests = generator.read(file)
+    began = time.monotonic()
+    answered = await ask_all([service], connections, requests, seconds=seconds)
+    told = generator.Told(time.monotonic() - began, answered, 0)
+    sys.stderr.buffer.write(msgspec.json.encode(told))
+
+
+if __name__ == "__main__":
+    where, requests, many, longest = sys.argv[1:]
+    uvloop.run(_generate(where, Path(requests), int(many), float(longest)))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from bench.chain import Kind
-
-Store = Literal["postgresql", "sqlite", "none"]
+from bench.site import StoreKind
 
 LIBRARY: Final = "library"
 BY_SERVICE: Final = ("rest", "rest-batches", "json-rpc")
@@ -19,14 +18,18 @@ class Case:
     title: str
     contestant: str
     chain: Kind
-    store: Store = "postgresql"
+    store: StoreKind = "postgresql"
     lanes: int = 20
     nodes: int = 1
     count: int
 
     @property
     def is_ours(self) -> bool:
-        return self.contestant == LIBRARY or self.is_service
+        return self.is_library or self.is_service
+
+    @property
+    def is_library(self) -> bool:
+        return self.contestant == LIBRARY
 
     @property
     def is_service(self) -> bool:

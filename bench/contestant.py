@@ -8,10 +8,10 @@ import sys
 import msgspec
 import uvloop
 
-from bench.order import Order, Outcome
+from bench.order import Order
 
 
-def run(order: Order) -> Outcome:
+def run(order: Order) -> msgspec.Struct:
     # Each imports its own: web3.py alone takes a second that is nobody else's.
     match order.contestant:
         case "limit":
@@ -30,6 +30,10 @@ def run(order: Order) -> Outcome:
             from bench import loads
 
             return uvloop.run(loads.run(order))
+        case "arrivals":
+            from bench import arrivals
+
+            return uvloop.run(arrivals.run(order))
         case "web3-local":
             from bench import web3py
 

@@ -23,6 +23,6 @@ async def run(order: Order) -> Outcome:
     written = list(write(transfers(order.lanes, order.count)))
     async with books.opened(order.store) as store:
         watch: list[Stopwatch] = []
-        await callers.ask_all(order.services, connections, written, lambda: watch.append(Stopwatch(order)))
+        await callers.ask_all(order.services, connections, written, began=lambda: watch.append(Stopwatch(order)))
         await books.settled(store)
         return watch[0].stop()

@@ -15,6 +15,7 @@ class Order(msgspec.Struct, kw_only=True, frozen=True):
     url: str  # of the chain's node
     lanes: int
     count: int
+    rate: float = 0.0  # a second, for those who go by a schedule
     store: str = ""  # an address of PostgreSQL, or sqlite: and a path
     settings: str = ""  # the file, for ours in the contestant's own process
     services: tuple[str, ...] = ()  # or where ours listens

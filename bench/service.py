@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -52,15 +52,6 @@ async def running(folder: Path, *, url: str, store: str, lanes: int) -> AsyncIte
         if process.returncode is None:
             os.kill(process.pid, signal.SIGTERM)
         await process.wait()
-
-
-@asynccontextmanager
-async def several(nodes: int, folder: Path, *, url: str, store: str, lanes: int) -> AsyncIterator[list[Service]]:
-    """The first one makes the store's tables."""
-    async with AsyncExitStack() as stack:
-        yield [
-            await stack.enter_async_context(running(folder, url=url, store=store, lanes=lanes)) for _ in range(nodes)
-        ]
 
 
 async def _ready(service: Service, process: asyncio.subprocess.Process, log: Path) -> None:

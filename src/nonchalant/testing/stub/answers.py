@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from nonchalant.chain.evm.decoding import RawTransaction, unrlp
+from nonchalant.ports import Clock
 from nonchalant.testing.stub.ledger import BASE_FEE, GAS_LIMIT, INVALID, TIP, Block, Ledger, Refusal
 
 NO_SUCH_METHOD: Final = -32601
@@ -35,8 +36,9 @@ _read_many = msgspec.json.Decoder(list[_Call]).decode
 
 
 class Answers:
-    def __init__(self, ledger: Ledger, *, final_depth: int) -> None:
+    def __init__(self, ledger: Ledger, *, final_depth: int, clock: Clock) -> None:
         self._ledger = ledger
+        self._clock = clock
         self._final_depth = final_depth
         self._receipts_of = lru_cache(maxsize=KEPT)(self._write_receipts)
         self._hashes_of = lru_cache(maxsize=KEPT)(self._write_block)
@@ -83,7 +85,7 @@ class Answers:
         return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (bytes(call.id), result)
 
     def _send(self, raw: str) -> bytes:
-        return b'"%b"' % self._ledger.send(bytes.fromhex(raw[2:])).encode()
+        return b'"%b"' % self._ledger.send(bytes.fromhex(raw[2:]), self._clock.now()).encode()
 
     # blocks
 
@@ -152,7 +154,8 @@ class Answers:
         return NULL if pooled is None else _encode(self._written(pooled, None, None))
 
     def _written(self, tx: RawTransaction, block: Block | None, index: int | None) -> dict[str, object]:
-        return _fields(tx, block, index) | _signature(tx.kind, self._ledger.raws[tx.hash])
+        raw, at = self._ledger.taken[tx.hash]
+        return _fields(tx, block, index) | _signature(tx.kind, raw) | {"stubReceivedAt": hex(at)}
 
     def _count(self, address: str, tag: str = "latest") -> bytes:
         address = address.lower()

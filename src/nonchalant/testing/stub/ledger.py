@@ -9,7 +9,7 @@ from typing import Final
 
 from nonchalant.chain.evm.decoding import RawTransaction, decode, hash_of
 from nonchalant.chain.evm.keccak import keccak
-from nonchalant.model import Address, Hash, Wei
+from nonchalant.model import Address, Hash, Millis, Wei
 
 BASE_FEE: Final[Wei] = 10**9
 TIP: Final[Wei] = 10**9
@@ -63,7 +63,7 @@ class Ledger:
         self.number_of: dict[Hash, int] = {genesis.hash: 0}
         self.place_of: dict[Hash, tuple[int, int]] = {}  # block and index of what was executed
         self.pooled: dict[Hash, RawTransaction] = {}
-        self.raws: dict[Hash, bytes] = {}  # of all that was taken
+        self.taken: dict[Hash, tuple[bytes, Millis]] = {}  # its bytes, and when they came
         self._accounts: dict[Address, _Account] = {}
         self._movable: dict[Address, None] = {}  # accounts that have something for the next block
 
@@ -79,7 +79,7 @@ class Ledger:
         account = self._accounts.get(address)
         return 0 if account is None else account.ready
 
-    def send(self, raw: bytes) -> Hash:
+    def send(self, raw: bytes, at: Millis) -> Hash:
         """Pooled, as a node does it; `Refusal` in the words of geth."""
         try:
             tx = decode(raw, payers=self._payers)
@@ -101,7 +101,7 @@ class Ledger:
             self._replace(known, tx)
         account.pending[tx.nonce] = tx
         self.pooled[tx.hash] = tx
-        self.raws[tx.hash] = raw
+        self.taken[tx.hash] = (raw, at)
         if tx.nonce == account.ready:
             self._movable[tx.sender] = None
             while account.ready in account.pending:

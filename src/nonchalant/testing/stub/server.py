@@ -39,8 +39,8 @@ class StubNode:
     ) -> None:
         self.ledger = Ledger(chain_id, payers=payers)
         self.url = ""
-        self._answers = Answers(self.ledger, final_depth=final_depth)
         self._clock = SystemClock()
+        self._answers = Answers(self.ledger, final_depth=final_depth, clock=self._clock)
         self._block_seconds = block_seconds
         self._port = port
         self._tasks: list[asyncio.Task[None]] = []
