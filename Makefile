@@ -29,11 +29,11 @@ PATIENT := $(BIN)/pytest -n $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN)))
 unexport PYTHONDONTWRITEBYTECODE
 
 # Where the dev chain and the tests find anvil: the pinned one, whatever PATH has.
-run test test-long bench: export NONCHALANT_ANVIL := $(CURDIR)/.make/anvil/anvil
+run test test-long bench bench-long: export NONCHALANT_ANVIL := $(CURDIR)/.make/anvil/anvil
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test test-long lint bench docs install lock postgres promtool wrk
+.PHONY: help run check test test-long lint bench bench-long docs install lock postgres promtool wrk
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -69,6 +69,9 @@ lint: $(VENV) ## style, types, layers
 
 bench: $(VENV) $(ANVIL) postgres wrk ## the benchmark (ARGS="--quick --record ...", under 25 minutes)
 	@$(BIN)/nonchalant bench $(ARGS)
+
+bench-long: $(VENV) $(ANVIL) postgres wrk ## cost with more of everything (ARGS="--only settled ...", about half an hour)
+	@$(BIN)/nonchalant bench --long $(ARGS)
 
 docs: $(VENV) ## renew what is generated: tables of the docs, tests/LESSONS.md
 	@$(BIN)/python -m docs.generate

@@ -73,9 +73,9 @@ async def _check_queued(place: Site, acknowledged: int, form: Form) -> None:
 async def _check_executed(place: Site, acknowledged: int, form: Form) -> None:
     async with books.opened(place.store) as kept:
         await books.settled(kept)
-        values = [row.value for row in await books.rows(kept)]
-    await place.audit(values)
-    _check_count(len(values), acknowledged, form)
+        stored = {row.value for row in await books.rows(kept)}
+    await place.audit(each for each in transfers(place.lanes, max(stored)) if each.value in stored)
+    _check_count(len(stored), acknowledged, form)
 
 
 def _check_count(stored: int, acknowledged: int, form: Form) -> None:

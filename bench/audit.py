@@ -7,14 +7,14 @@ the signature, out of the very fields that the hash is of.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from bench.books import Row
 from bench.rpc import Rpc
-from bench.work import payees, payers
+from bench.work import Transfer
 from nonchalant.chain.evm.decoding import decode
 from nonchalant.chain.evm.encoding import Rlp, rlp
 
@@ -86,41 +86,33 @@ def recovered(shown: _Shown) -> Deed:
     return Deed(signed.hash, signed.sender, signed.nonce, signed.to, signed.value, int(shown.stub_received_at, 16))
 
 
-def check(deeds: Sequence[Deed], rows: Sequence[Row], *, lanes: int, values: Iterable[int]) -> None:
-    """`Failed` unless the chain holds exactly the transfers of these values, as the store says. `values`: of what was
-    acknowledged."""
-    _each_once(deeds, values)
-    _as_asked(deeds, lanes)
-    _gapless(deeds)
+def check(deeds: Sequence[Deed], rows: Sequence[Row], asked: Iterable[Transfer], *, first_nonce: int = 0) -> None:
+    """`Failed` unless the chain holds exactly the transfers that were asked for and acknowledged, as the store says."""
+    _each_once(deeds, {transfer.value: transfer for transfer in asked})
+    _gapless(deeds, first_nonce)
     _agreeing(deeds, rows)
 
 
-def _each_once(deeds: Sequence[Deed], values: Iterable[int]) -> None:
+def _each_once(deeds: Sequence[Deed], asked: Mapping[int, Transfer]) -> None:
     times = Counter(deed.value for deed in deeds)
-    wanted = set(values)
     twice = [value for value, count in times.items() if count > 1]
-    missing = wanted - times.keys()
-    unasked = times.keys() - wanted
+    missing, unasked = asked.keys() - times.keys(), times.keys() - asked.keys()
     for what, found in (("executed twice", twice), ("never executed", missing), ("executed, not asked for", unasked)):
         if found:
             raise Failed(f"{len(found)} transfers were {what}, such as the one of {min(found)} wei")
-
-
-def _as_asked(deeds: Sequence[Deed], lanes: int) -> None:
-    senders, receivers = payers(lanes), payees(lanes)
     for deed in deeds:
-        lane = (deed.value - 1) % lanes
-        if (deed.sender, deed.to) != (senders[lane], receivers[lane]):
+        wanted = asked[deed.value]
+        if (deed.sender, deed.to) != (wanted.sender, wanted.to):
             raise Failed(f"the transfer of {deed.value} wei went from {deed.sender} to {deed.to}, which nobody asked")
 
 
-def _gapless(deeds: Sequence[Deed]) -> None:
+def _gapless(deeds: Sequence[Deed], first: int) -> None:
     nonces: dict[str, list[int]] = defaultdict(list)
     for deed in deeds:
         nonces[deed.sender].append(deed.nonce)
     for sender, used in nonces.items():
-        if sorted(used) != list(range(len(used))):
-            raise Failed(f"the nonces of {sender} are not 0 to {len(used) - 1}, each once")
+        if sorted(used) != list(range(first, first + len(used))):
+            raise Failed(f"the nonces of {sender} are not {first} to {first + len(used) - 1}, each once")
 
 
 def _agreeing(deeds: Sequence[Deed], rows: Sequence[Row]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, closing
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -16,9 +16,7 @@ from nonchalant.installation import Installation
 LOOK_SECONDS: Final = 0.05
 MOST_SECONDS: Final = 240.0
 
-ANY_LIVE: Final = (
-    "SELECT EXISTS (SELECT 1 FROM transactions WHERE state IN ('queued', 'signed', 'sent', 'mined') LIMIT 1)"
-)
+LIVE: Final = "SELECT 1 FROM transactions WHERE state IN ('queued', 'signed', 'sent', 'mined')"
 ROWS: Final = "SELECT address, nonce, hash, state, payload, created_at FROM transactions"
 STATES: Final = "SELECT state, count(*) FROM transactions GROUP BY state"
 LAST: Final = "SELECT max(at) FROM events WHERE kind = 'tx.mined'"
@@ -76,11 +74,13 @@ async def opened(store: str) -> AsyncIterator[Books]:
         yield _Sqlite(file)
 
 
-async def settled(books: Books) -> None:
-    """Wait until nothing lives any more; `NotSettled` if that takes too long."""
+async def settled(books: Books, lanes: Iterable[str] = ()) -> None:
+    """Wait until nothing lives any more, or nothing of these accounts; `NotSettled` if that takes too long."""
+    named = ", ".join(f"'{address}'" for address in lanes)
+    any_live = f"SELECT EXISTS ({LIVE}{f' AND address IN ({named})' if named else ''})"
     try:
         async with asyncio.timeout(MOST_SECONDS):
-            while (await books.ask(ANY_LIVE))[0][0]:  # noqa: ASYNC110 - looked at from outside, nobody tells
+            while (await books.ask(any_live))[0][0]:  # noqa: ASYNC110 - looked at from outside, nobody tells
                 await asyncio.sleep(LOOK_SECONDS)
     except TimeoutError:
         raise NotSettled(f"after {MOST_SECONDS:g} s the store holds {await states(books)}") from None

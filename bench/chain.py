@@ -36,10 +36,10 @@ class Chain:
 
 
 @asynccontextmanager
-async def running(kind: Kind, lanes: int) -> AsyncIterator[Chain]:
-    """A new chain on which the payers of so many lanes have funds."""
+async def running(kind: Kind, lanes: int, *, first_nonce: int = 0) -> AsyncIterator[Chain]:
+    """A new chain on which the payers of so many lanes have funds; on a stub, each may have sent something before."""
     if kind == "stub":
-        async with _stub(lanes) as (url, pid), connected(url) as rpc:
+        async with _stub(lanes, first_nonce) as (url, pid), connected(url) as rpc:
             yield Chain(kind, url, pid, rpc)
         return
     async with anvil.running(*ANVIL_OPTIONS, block_time=BLOCK_SECONDS) as node, connected(node.url) as rpc:
@@ -48,13 +48,14 @@ async def running(kind: Kind, lanes: int) -> AsyncIterator[Chain]:
 
 
 @asynccontextmanager
-async def _stub(lanes: int) -> AsyncIterator[tuple[str, int]]:
+async def _stub(lanes: int, first_nonce: int) -> AsyncIterator[tuple[str, int]]:
     with tempfile.TemporaryDirectory(prefix="stub-") as folder:
         known = Path(folder) / "payers.json"
         known.write_bytes(msgspec.json.encode(dict(zip(payees(lanes), payers(lanes), strict=True))))
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "nonchalant.testing.stub", "--chain-id", str(CHAIN_ID)),
-            *("--block-time", str(BLOCK_SECONDS), "--payers", str(known)),
+            *("--block-time", str(BLOCK_SECONDS), "--payers", str(known), "--first-nonce", str(first_nonce)),
+            start_new_session=True,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
         )

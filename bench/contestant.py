@@ -34,6 +34,10 @@ def run(order: Order) -> msgspec.Struct:
             from bench import arrivals
 
             return uvloop.run(arrivals.run(order))
+        case "crowd":
+            from bench.growth import crowd
+
+            return uvloop.run(crowd.run(order))
         case "web3-local":
             from bench import web3py
 

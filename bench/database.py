@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from itertools import count
+from types import MappingProxyType
 from typing import Final
 
 import asyncpg
@@ -20,15 +21,14 @@ SETTINGS: Final = {
     "shared_buffers": "512MB",
     "max_wal_size": "8GB",
     "checkpoint_timeout": "1h",
-    "shared_preload_libraries": "pg_stat_statements",
 }
 
 _numbers = count(1)
 
 
 @contextmanager
-def server() -> Iterator[Cluster]:
-    with postgres.running(SETTINGS) as cluster:
+def server(more: Mapping[str, str] = MappingProxyType({})) -> Iterator[Cluster]:
+    with postgres.running({**SETTINGS, **more}) as cluster:
         yield cluster
 
 

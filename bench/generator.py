@@ -14,6 +14,8 @@ from typing import Final
 
 import msgspec
 
+from tests.anvil import ROOT
+
 LUA: Final = Path(__file__).with_name("wrk.lua")
 
 
@@ -60,6 +62,7 @@ async def generate(service: str, file: Path, *, connections: int, seconds: float
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
+        cwd=ROOT,
         start_new_session=True,
     )
     before = _used_by_children()

@@ -9,6 +9,7 @@ import msgspec
 from bench import books, site
 from bench.arrivals import Waits
 from bench.figures import Spread
+from bench.work import transfers
 from tests.postgres import Cluster
 
 
@@ -32,7 +33,7 @@ async def measured(cluster: Cluster, *, rate: float, seconds: float) -> Latency:
             await books.settled(kept)
             accepted = {row.hash: row.accepted_at for row in await books.rows(kept)}
             mined = await books.mined(kept)
-        deeds = await place.audit(range(1, count + 1))
+        deeds = await place.audit(transfers(place.lanes, count))
     return Latency(
         rate=rate,
         accept=Spread.of([wait * 1000 for wait in waits.seconds]),

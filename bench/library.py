@@ -17,16 +17,20 @@ CALLERS: Final = 1_000
 
 async def run(order: Order) -> Outcome:
     """Done when every transaction is confirmed: final, and so in the store."""
-    work = transfers(order.lanes, order.count)
     async with Nonchalant.open(order.settings) as node, books.opened(order.store) as store, profiled(order.profile):
         watch = Stopwatch(order)
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(CALLERS, order.count)):
-                group.create_task(_call(node, work))
+        await send_all(node, transfers(order.lanes, order.count, first=order.first))
         await books.settled(store)
         return watch.stop()
 
 
-async def _call(node: Nonchalant, work: Iterator[Transfer]) -> None:
-    for transfer in work:
-        await node.send(chain_id=CHAIN_ID, sender=transfer.sender, to=transfer.to, value=transfer.value, gas=GAS)
+async def send_all(node: Nonchalant, work: Iterator[Transfer]) -> None:
+    """Returns when all are accepted."""
+
+    async def call() -> None:
+        for transfer in work:
+            await node.send(chain_id=CHAIN_ID, sender=transfer.sender, to=transfer.to, value=transfer.value, gas=GAS)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(CALLERS):
+            group.create_task(call())

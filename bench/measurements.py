@@ -10,17 +10,24 @@ from statistics import median
 from bench.acceptance import Accepted
 from bench.case import Case, Figures
 from bench.figures import Spread, ratio
+from bench.growth.cost import Cost
+from bench.growth.idle import Idle
+from bench.growth.room import Room
 from bench.latency import Latency
 
 
 @dataclass(slots=True)
 class Measurements:
-    """`accepted` is by the form of the requests, and whether the lanes were paused."""
+    """`accepted` is by the form of the requests, and whether the lanes were paused; `growth` by what there is more of, and
+    how much of it."""
 
     runs: dict[str, list[Figures]] = field(default_factory=lambda: defaultdict(list))
     cases: dict[str, Case] = field(default_factory=dict)
     accepted: dict[tuple[str, bool], list[Accepted]] = field(default_factory=lambda: defaultdict(list))
     latencies: list[Latency] = field(default_factory=list)
+    growth: dict[str, dict[int, list[Cost]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
+    room: dict[str, Room] = field(default_factory=dict)
+    idle: list[Idle] = field(default_factory=list)
 
     def done(self, case: str) -> float | None:
         """The median; None if the case was not run."""
@@ -53,3 +60,10 @@ class Measurements:
             broadcast=Spread.median_of([one.broadcast for one in self.latencies]),
             mined=Spread.median_of([one.mined for one in self.latencies]),
         )
+
+    def grown(self, what: str, much: int, little: int) -> float | None:
+        """The throughput with much of it against that with little; None if one was not measured."""
+        costs = self.growth.get(what, {})
+        if not costs.get(much) or not costs.get(little):
+            return None
+        return ratio([cost.done for cost in costs[much]], [cost.done for cost in costs[little]])

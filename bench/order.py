@@ -15,6 +15,8 @@ class Order(msgspec.Struct, kw_only=True, frozen=True):
     url: str  # of the chain's node
     lanes: int
     count: int
+    first: int = 1  # the value of the first transfer
+    pending: int = 0  # how many are on their way all the time, from lanes beside these
     rate: float = 0.0  # a second, for those who go by a schedule
     store: str = ""  # an address of PostgreSQL, or sqlite: and a path
     settings: str = ""  # the file, for ours in the contestant's own process

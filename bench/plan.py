@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from bench import acceptance, latency
 from bench.acceptance import BATCHES, SINGLY, Form
+from bench.acts import Act, Bench, Scope
 from bench.case import CASES, Case
-from bench.measurements import Measurements
 from bench.progress import Step
 from bench.run import measured
-from tests.postgres import Cluster
 
 ACCEPTANCE: Final = "acceptance"
 LATENCY: Final = "latency"
@@ -23,30 +21,14 @@ NAMES: Final = (*(case.name for case in CASES), ACCEPTANCE, LATENCY)
 LEAST: Final = 400  # transactions of a case: with fewer, a block more or less decides
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
-    """How much is run. `transactions` None: each case's own count, divided by `shorter`."""
-
-    only: Sequence[str] = NAMES
-    rounds: int = 3
-    transactions: int | None = None
-    shorter: int = 1
-    seconds: float = 5.0  # of load, where a rate is measured for a while
-    profile: str = ""
-
-    def cases(self) -> list[Case]:
-        wanted = {*self.only, *([CAPACITY] if LATENCY in self.only else [])}
-        return [
-            replace(case, count=self.transactions or max(LEAST, case.count // self.shorter))
-            for case in CASES
-            if case.name in wanted
-        ]
-
-
-@dataclass(frozen=True, slots=True)
-class Act:
-    step: Step
-    run: Callable[[Measurements, Cluster], Awaitable[str]]
+def cases(scope: Scope) -> list[Case]:
+    """Latency is measured at half of what another case found, so that one is always among them."""
+    wanted = {*scope.only, *([CAPACITY] if LATENCY in scope.only else [])}
+    return [
+        replace(case, count=scope.transactions or max(LEAST, case.count // scope.shorter))
+        for case in CASES
+        if case.name in wanted
+    ]
 
 
 def acts(scope: Scope) -> list[Act]:
@@ -56,7 +38,7 @@ def acts(scope: Scope) -> list[Act]:
 def _round(scope: Scope, number: int) -> list[Act]:
     made = [
         Act(Step(_title(case), number, 10 + case.count / 3_000), partial(_run, case, scope.profile))
-        for case in scope.cases()
+        for case in cases(scope)
     ]
     if ACCEPTANCE in scope.only:
         made += [
@@ -80,24 +62,24 @@ def _title(case: Case) -> str:
     return f"{case.title} on {case.chain}"
 
 
-async def _run(case: Case, profile: str, found: Measurements, cluster: Cluster) -> str:
-    figures = await measured(case, cluster, profile=profile)
-    found.cases[case.name] = case
-    found.runs[case.name].append(figures)
+async def _run(case: Case, profile: str, bench: Bench) -> str:
+    figures = await measured(case, bench.cluster, profile=profile)
+    bench.found.cases[case.name] = case
+    bench.found.runs[case.name].append(figures)
     used = ", ".join(f"{who} {each:.0f}" for who, each in figures.cpu.items())
     return f"{figures.done:,.0f}/s done, {figures.executed:,.0f}/s executed; µs of a core: {used}"
 
 
-async def _accept(form: Form, paused: bool, seconds: float, found: Measurements, cluster: Cluster) -> str:
-    accepted = await acceptance.measured(form, cluster, seconds=seconds, paused=paused)
-    found.accepted[form.name, paused].append(accepted)
+async def _accept(form: Form, paused: bool, seconds: float, bench: Bench) -> str:
+    accepted = await acceptance.measured(form, bench.cluster, seconds=seconds, paused=paused)
+    bench.found.accepted[form.name, paused].append(accepted)
     return f"{accepted.rate:,.0f}/s accepted; the generator took {accepted.share:.0%} of a core"
 
 
-async def _wait(seconds: float, found: Measurements, cluster: Cluster) -> str:
-    capacity = found.done(CAPACITY)
+async def _wait(seconds: float, bench: Bench) -> str:
+    capacity = bench.found.done(CAPACITY)
     assert capacity is not None
-    waited = await latency.measured(cluster, rate=capacity / 2, seconds=seconds)
-    found.latencies.append(waited)
+    waited = await latency.measured(bench.cluster, rate=capacity / 2, seconds=seconds)
+    bench.found.latencies.append(waited)
     spread = waited.broadcast
     return f"accepted → broadcast p50 {spread.p50:.0f}, p95 {spread.p95:.0f}, p99 {spread.p99:.0f} ms"

@@ -6,6 +6,7 @@ from bench import books, site
 from bench.case import Case, Figures
 from bench.order import Outcome
 from bench.profile import profiled
+from bench.work import transfers
 from tests.postgres import Cluster
 
 
@@ -19,7 +20,7 @@ async def measured(case: Case, cluster: Cluster, *, profile: str = "") -> Figure
             outcome = await site.contest(order, Outcome)
         executed = outcome.seconds
         if case.is_ours:
-            await place.audit(range(1, case.count + 1))
+            await place.audit(transfers(case.lanes, case.count))
             async with books.opened(place.store) as kept:
                 executed = (await books.last_mined(kept) - outcome.since) / 1000
     return Figures(

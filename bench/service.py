@@ -67,4 +67,4 @@ async def _ready(service: Service, process: asyncio.subprocess.Process, log: Pat
                 await asyncio.sleep(0.05)
     except TimeoutError:
         pass
-    raise NotStarted(log.read_text()[-3000:])  # noqa: ASYNC240 - nothing else runs now
+    raise NotStarted(log.read_text()[-3000:])

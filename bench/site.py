@@ -19,6 +19,8 @@ from bench import audit, books, chain, database, service, settings
 from bench.chain import Chain
 from bench.order import Order
 from bench.service import Service
+from bench.work import Transfer
+from tests.anvil import ROOT
 from tests.postgres import Cluster
 
 StoreKind = Literal["postgresql", "sqlite", "none"]
@@ -39,6 +41,7 @@ class Site:
     lanes: int
     database: int | None  # the server's process, if there is one
     services: tuple[Service, ...]
+    first_nonce: int
 
     def order(self, contestant: str, *, count: int, profile: str = "") -> Order:
         """For a contestant on this site."""
@@ -59,12 +62,12 @@ class Site:
             profile=profile,
         )
 
-    async def audit(self, values: Iterable[int]) -> list[audit.Deed]:
+    async def audit(self, asked: Iterable[Transfer]) -> list[audit.Deed]:
         """What the chain executed; `audit.Failed` unless that is each of these once, and the store agrees."""
         async with books.opened(self.store) as kept:
             rows = await books.rows(kept)
         deeds = await audit.deeds(self.chain.rpc)
-        audit.check(deeds, rows, lanes=self.lanes, values=values)
+        audit.check(deeds, rows, asked, first_nonce=self.first_nonce)
         return deeds
 
 
@@ -76,11 +79,12 @@ async def opened(
     store: StoreKind = "postgresql",
     lanes: int = 20,
     nodes: int = 0,
+    first_nonce: int = 0,
 ) -> AsyncIterator[Site]:
     """`nodes`: how many services of ours run on it."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
-        running = await stack.enter_async_context(chain.running(chain_kind, lanes))
+        running = await stack.enter_async_context(chain.running(chain_kind, lanes, first_nonce=first_nonce))
         address = "" if store == "none" else f"sqlite:{folder / 'bench.db'}"
         if store == "postgresql":
             address = await stack.enter_async_context(database.database(cluster))
@@ -89,7 +93,13 @@ async def opened(
             for _ in range(nodes)
         ]
         yield Site(
-            running, address, folder, lanes, cluster.pid if store == "postgresql" else None, services=tuple(services)
+            chain=running,
+            store=address,
+            folder=folder,
+            lanes=lanes,
+            database=cluster.pid if store == "postgresql" else None,
+            services=tuple(services),
+            first_nonce=first_nonce,
         )
 
 
@@ -99,6 +109,7 @@ async def contest(order: Order, answer: type[T]) -> T:
         *(sys.executable, "-m", "bench.contestant"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
+        cwd=ROOT,
         start_new_session=True,
     )
     try:

@@ -13,7 +13,7 @@ from bench.chain import Kind
 from bench.figures import Spread
 from bench.generator import name as generator_name
 from bench.measurements import Measurements
-from bench.targets import Verdict
+from bench.targets import verdicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,22 @@ class Table:
 
 def tables(found: Measurements) -> list[Table]:
     """Of all that was measured."""
-    made = [_throughput(found, "stub"), _throughput(found, "anvil"), _accepted(found), _latency(found)]
+    made = [
+        _throughput(found, "stub"),
+        _throughput(found, "anvil"),
+        _accepted(found),
+        _latency(found),
+        *(_growth(found, what) for what in found.growth),
+        _room(found),
+        _idle(found),
+        _verdicts(found),
+    ]
     return [table for table in made if table.rows]
 
 
-def of_verdicts(verdicts: Sequence[Verdict]) -> Table:
-    rows = [(one.what, one.wanted, one.found, "reached" if one.reached else "NOT reached") for one in verdicts]
-    return Table("What was to be reached", ("", "wanted", "found", ""), rows)
+def _verdicts(found: Measurements) -> Table:
+    rows = [(one.what, one.wanted, one.found, "reached" if one.reached else "NOT reached") for one in verdicts(found)]
+    return Table("What is to be reached", ("", "wanted", "found", ""), rows)
 
 
 def _throughput(found: Measurements, chain: Kind) -> Table:
@@ -103,3 +112,33 @@ def _latency(found: Measurements) -> Table:
 
     title = f"Latency in ms, {latency.rate:,.0f} arrivals a second by REST: half of what it carries; blocks of 250 ms"
     return Table(title, ("", "p50", "p95", "p99"), list(rows()))
+
+
+def _growth(found: Measurements, what: str) -> Table:
+    costs = found.growth[what]
+    rows = [
+        (
+            f"{much:,}",
+            f"{median(cost.done for cost in runs):,.0f}",
+            f"{found.grown(what, much, min(costs)):.2f}",
+            f"{median(cost.cpu for cost in runs):.0f}",
+            f"{median(cost.database_cpu for cost in runs):.0f}",
+            f"{median(cost.memory for cost in runs) / 2**20:.0f}",
+        )
+        for much, runs in sorted(costs.items())
+    ]
+    columns = (what, "done/s", "of the first", "µs of a core of ours, each", "database", "MiB, callers included")
+    return Table(f"Growth: more {what}", columns, rows)
+
+
+def _room(found: Measurements) -> Table:
+    rows = [(store, f"{taken.left:,.0f}", f"{taken.tight:,.0f}") for store, taken in found.room.items()]
+    return Table("Bytes of a database for a settled transaction", ("", "as the run left it", "after VACUUM"), rows)
+
+
+def _idle(found: Measurements) -> Table:
+    rows = [
+        (f"{one.lanes:,} lanes", f"{one.queries:.1f}", f"{one.memory / 2**20:.0f}", f"{one.cpu:.1%}")
+        for one in found.idle
+    ]
+    return Table("A node at rest", ("", "queries/s", "MiB", "of a core"), rows)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bench.acceptance import BATCHES, SINGLY
+from bench.growth.idle import Idle
 from bench.measurements import Measurements
 
 
@@ -43,4 +44,12 @@ def verdicts(found: Measurements) -> list[Verdict]:
         *at_least("accepted by REST, batches of 100", found.accepted_rate(BATCHES.name, paused=True), 15_000),
         *at_most("acceptance to broadcast, half load, p50", p50, 15, "{:.0f} ms"),
         *at_most("acceptance to broadcast, half load, p99", p99, 75, "{:.0f} ms"),
+        *at_least("10⁶ settled, against an empty store", found.grown("settled", 10**6, 0), 0.9, "{:.0%}"),
+        *(verdict for idle in found.idle for verdict in _of_idle(idle)),
     ]
+
+
+def _of_idle(idle: Idle) -> Iterator[Verdict]:
+    if idle.lanes >= 10_000:
+        yield from at_most("10,000 idle lanes, queries", idle.queries, 5, "{:.1f} a second")
+        yield from at_most("10,000 idle lanes, memory", idle.memory / 2**20, 150, "{:.0f} MiB")

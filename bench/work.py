@@ -44,9 +44,9 @@ def keys(lanes: int) -> Sequence[PrivateKey]:
     return [PrivateKey(key_from_seed(seed, f"{PATH}/{lane}")) for lane in range(lanes)]
 
 
-def transfers(lanes: int, count: int) -> Iterator[Transfer]:
-    """From all lanes in turn; their values are 1 to `count`."""
+def transfers(lanes: int, count: int, *, first: int = 1) -> Iterator[Transfer]:
+    """From all lanes in turn; their values are `first` and upward."""
     senders, receivers = payers(lanes), payees(lanes)
     for number in range(count):
         lane = number % lanes
-        yield Transfer(lane, senders[lane], receivers[lane], number + 1)
+        yield Transfer(lane, senders[lane], receivers[lane], first + number)

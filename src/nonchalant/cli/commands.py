@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nonchalant.cli import audit, checks, keys, lanes, nodes, steering, transactions, wishes
+from nonchalant.cli import audit, benchmark, checks, keys, lanes, nodes, steering, transactions, wishes
 from nonchalant.cli.options import AsJson, Config
 from nonchalant.cli.terminal import show, show_fields, show_json
 
@@ -104,3 +104,6 @@ def sim(
     from nonchalant.sim.command import main
 
     raise typer.Exit(main(seeds=seeds, first=first, mutant=mutant, as_json=as_json, jobs=jobs, trace=trace))
+
+
+app.command()(benchmark.bench)

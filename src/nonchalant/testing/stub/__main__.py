@@ -24,6 +24,7 @@ async def _run(options: argparse.Namespace) -> None:
         block_seconds=options.block_time,
         final_depth=options.final_depth,
         payers=payers,
+        first_nonce=options.first_nonce,
         port=options.port,
     ) as node:
         sys.stdout.write(f"{node.url}\n")
@@ -37,5 +38,6 @@ if __name__ == "__main__":
     parser.add_argument("--chain-id", type=int, default=31337)
     parser.add_argument("--block-time", type=float, default=0.25)
     parser.add_argument("--final-depth", type=int, default=2)
+    parser.add_argument("--first-nonce", type=int, default=0, help="how many every account has sent before")
     parser.add_argument("--payers", type=Path, help="JSON: who pays whom, by the address that is paid")
     uvloop.run(_run(parser.parse_args()))

@@ -61,6 +61,8 @@ class Answers:
             "eth_gasPrice": lambda: _encode(hex(BASE_FEE + TIP)),
             "eth_maxPriorityFeePerGas": lambda: _encode(hex(TIP)),
             "eth_feeHistory": self._fee_history,
+            "stub_hold": self._hold,
+            "stub_release": self._release,
         }
 
     def reply(self, body: bytes) -> bytes:
@@ -86,6 +88,16 @@ class Answers:
 
     def _send(self, raw: str) -> bytes:
         return b'"%b"' % self._ledger.send(bytes.fromhex(raw[2:]), self._clock.now()).encode()
+
+    # what no real node does
+
+    def _hold(self, addresses: Sequence[str]) -> bytes:
+        self._ledger.held.update(address.lower() for address in addresses)
+        return b"true"
+
+    def _release(self, addresses: Sequence[str]) -> bytes:
+        self._ledger.held.difference_update(address.lower() for address in addresses)
+        return b"true"
 
     # blocks
 

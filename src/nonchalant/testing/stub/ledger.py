@@ -46,17 +46,19 @@ class _Account:
     counts: list[int] = field(default_factory=list)
     ready: int = 0  # from `executed` to here there is no hole in what is pooled
 
-    def count_at(self, number: int) -> int:
+    def count_at(self, number: int, first: int) -> int:
         at = bisect_right(self.blocks, number)
-        return self.counts[at - 1] if at else 0
+        return self.counts[at - 1] if at else first
 
 
 class Ledger:
     """`payers` tells who pays whom, so that no signature needs to be looked at: that costs more than all else a stub
-    does. Of what pays somebody else the sender is recovered."""
+    does. Of what pays somebody else the sender is recovered. `first_nonce`: every account has sent so many before."""
 
-    def __init__(self, chain_id: int, *, payers: Mapping[Address, Address] | None = None) -> None:
+    def __init__(self, chain_id: int, *, payers: Mapping[Address, Address] | None = None, first_nonce: int = 0) -> None:
         self.chain_id = chain_id
+        self.held: set[Address] = set()  # what they sent stays pooled
+        self._first_nonce = first_nonce
         self._payers = {bytes.fromhex(payee[2:]): payer for payee, payer in (payers or {}).items()}
         genesis = Block(0, hash_of(b"genesis"), "0x" + "00" * 32, 0, ())
         self.blocks: list[Block] = [genesis]
@@ -73,11 +75,11 @@ class Ledger:
 
     def count(self, address: Address, number: int) -> int:
         account = self._accounts.get(address)
-        return 0 if account is None else account.count_at(number)
+        return self._first_nonce if account is None else account.count_at(number, self._first_nonce)
 
     def pending_count(self, address: Address) -> int:
         account = self._accounts.get(address)
-        return 0 if account is None else account.ready
+        return self._first_nonce if account is None else account.ready
 
     def send(self, raw: bytes, at: Millis) -> Hash:
         """Pooled, as a node does it; `Refusal` in the words of geth."""
@@ -89,10 +91,8 @@ class Ledger:
             raise Refusal("invalid chain id for signer")
         account = self._accounts.get(tx.sender)
         if account is None:
-            account = self._accounts[tx.sender] = _Account()
+            account = self._accounts[tx.sender] = _Account(executed=self._first_nonce, ready=self._first_nonce)
         if tx.nonce < account.executed:
-            if tx.hash in self.place_of:
-                raise Refusal("already known")
             raise Refusal(f"nonce too low: next nonce {account.executed}, tx nonce {tx.nonce}")
         if tx.max_fee < BASE_FEE:
             raise Refusal(f"max fee per gas less than block base fee: maxFeePerGas: {tx.max_fee}, baseFee: {BASE_FEE}")
@@ -122,13 +122,13 @@ class Ledger:
         parent = self.head
         number = parent.number + 1
         executed: list[RawTransaction] = []
-        for address in self._movable:
+        for address in [address for address in self._movable if address not in self.held]:
+            del self._movable[address]
             account = self._accounts[address]
             executed += [account.pending.pop(nonce) for nonce in range(account.executed, account.ready)]
             account.executed = account.ready
             account.blocks.append(number)
             account.counts.append(account.executed)
-        self._movable.clear()
         named = "".join([tx.hash for tx in executed])
         hash = "0x" + keccak(f"{parent.hash}{number}{at}{named}".encode()).hex()
         block = Block(number, hash, parent.hash, at, tuple(executed))

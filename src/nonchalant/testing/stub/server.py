@@ -24,6 +24,10 @@ LOOPBACK: Final = "127.0.0.1"
 class StubNode:
     """Serves JSON-RPC at `url`, with a block every `block_seconds`; None: only when `mine` is called.
 
+    `finalized` and `safe` are `final_depth` blocks below the head. `payers` and `first_nonce` are as in `Ledger`.
+    Beside the methods of a node, `stub_hold` takes a list of addresses: what they send is in no block before
+    `stub_release`.
+
     async with StubNode(31337) as node:
         ...  # whatever speaks to a node speaks to node.url
     """
@@ -35,9 +39,10 @@ class StubNode:
         block_seconds: float | None = 0.25,
         final_depth: int = 2,
         payers: Mapping[Address, Address] | None = None,
+        first_nonce: int = 0,
         port: int = 0,
     ) -> None:
-        self.ledger = Ledger(chain_id, payers=payers)
+        self.ledger = Ledger(chain_id, payers=payers, first_nonce=first_nonce)
         self.url = ""
         self._clock = SystemClock()
         self._answers = Answers(self.ledger, final_depth=final_depth, clock=self._clock)

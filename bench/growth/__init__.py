@@ -1,0 +1,1 @@
+"""What a transaction costs when there is more of everything: settled ones, lanes, pending ones."""

@@ -1,0 +1,77 @@
+"""A long past, made quickly: copies of transactions that really ran, below them in every lane."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import asyncpg
+
+from bench import site
+from bench.order import Outcome
+from bench.site import Site
+from tests.postgres import Cluster
+
+LANES: Final = 20
+REAL: Final = 1_000  # transactions that are copied
+PER_LANE: Final = REAL // LANES
+
+# What tells copy `g` from its original; all other columns are as they were.
+HASH: Final = "'0x' || md5(hash || g) || md5(g || hash)"
+COPIES: Final = {
+    "transactions": {
+        "place": f"place + {REAL} * g",
+        "id": "id || '~' || g",
+        "nonce": f"nonce - {PER_LANE} * g",
+        "hash": HASH,
+    },
+    "slots": {"nonce": f"nonce - {PER_LANE} * g", "tx_id": "tx_id || '~' || g"},
+    "attempts": {"nonce": f"nonce - {PER_LANE} * g", "tx_id": "tx_id || '~' || g", "hash": HASH},
+    "events": {
+        "position": "position + (SELECT last FROM numbering) * g",
+        "tx_id": "tx_id || '~' || g",
+        "fact": "fact || '~' || g",
+    },
+}
+COLUMNS: Final = """
+SELECT column_name FROM information_schema.columns
+WHERE table_schema = 'nonchalant' AND table_name = $1 AND is_identity = 'NO' ORDER BY ordinal_position
+"""
+AFTER: Final = (
+    "SELECT setval('places', (SELECT max(place) FROM transactions))",
+    "UPDATE numbering SET last = (SELECT max(position) FROM events)",
+)
+
+
+@asynccontextmanager
+async def settled(cluster: Cluster, count: int) -> AsyncIterator[Site]:
+    """A site whose lanes have so many settled transactions between them: none, or a multiple of `REAL`."""
+    async with site.opened(cluster, lanes=LANES, first_nonce=max(0, count - REAL) // LANES) as place:
+        if count:
+            await site.contest(place.order("library", count=REAL), Outcome)
+            await _copy(place.store, count // REAL - 1)
+        yield place
+
+
+async def _copy(store: str, times: int) -> None:
+    connection = await asyncpg.connect(store, server_settings={"search_path": "nonchalant"})
+    try:
+        # Neither triggers nor foreign keys: the originals passed them all.
+        await connection.execute("SET session_replication_role = replica")
+        for table, changed in COPIES.items():
+            columns = [row["column_name"] for row in await connection.fetch(COLUMNS, table)]
+            names = ", ".join(f'"{name}"' for name in columns)
+            values = ", ".join(changed.get(name, f'"{name}"') for name in columns)
+            whose = "id" if table == "transactions" else "tx_id"
+            await connection.execute(
+                f"INSERT INTO {table} ({names}) SELECT {values} FROM {table}, generate_series(1, $1::BIGINT) AS g"
+                f" WHERE {whose} IS NOT NULL",
+                times,
+            )
+        for statement in AFTER:
+            await connection.execute(statement)
+        await connection.execute("VACUUM ANALYZE")
+        await connection.execute("CHECKPOINT")
+    finally:
+        await connection.close()
