@@ -1,5 +1,6 @@
 """What every suite shares: where the real parts are, and how much Hypothesis tries."""
 
+import gc
 import os
 import shutil
 from collections.abc import Iterator
@@ -37,6 +38,12 @@ def pytest_configure(config: pytest.Config) -> None:
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     if terminal is not None:  # a worker of xdist has none; its reports reach the one who started it
         config.pluginmanager.register(Telling(terminal))
+
+
+def pytest_collection_finish() -> None:
+    # Every simulated world that ends is collected: what is there for good need not be looked through each time.
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
