@@ -36,6 +36,7 @@ from nonchalant.policy import (
     Sending,
     Wait,
     has_left,
+    is_at_ease,
     is_overlong,
     is_refused_for_good,
     is_unsendable,
@@ -324,6 +325,47 @@ def test_nothing_that_was_answered_waits_longer_than_the_time_to_send_again(
 OVERDUE = a_transaction(state=State.SENT, nonce=0, hash="0xaa", valid_until=1_000)
 CANCELLED = a_slot(0, an_attempt("0xaa"), wanted=Wanted.CANCEL)
 CANCEL = an_attempt("0xcc", kind=AttemptKind.CANCEL, fees=Fees(130, 13))
+
+
+@given(
+    ticks=st.integers(0, 30_000),
+    resend_after=st.sampled_from([1, 10_000, 15_000]),
+    head=st.integers(0, 4),
+    patience_in_blocks=st.integers(1, 3) | st.none(),
+    wish=st.sampled_from(Speed),
+    taken=st.booleans(),
+    valid_until=st.none() | st.integers(0, 2),
+)
+def test_whoever_is_at_ease_would_only_be_told_to_wait(
+    ticks: int,
+    resend_after: int,
+    head: int,
+    patience_in_blocks: int | None,
+    wish: Speed,
+    taken: bool,
+    valid_until: int | None,
+) -> None:
+    patience = Patience(resend_after=resend_after)
+    if patience_in_blocks is not None:
+        patience = replace(patience, bump_after={**PATIENCE.bump_after, wish: Blocks(patience_in_blocks)})
+    sending = SENT if taken else NEVER_SENT.started(0, 0)
+    tx = a_transaction(state=State.SENT, nonce=0, hash="0xaa", fees=wish, valid_until=valid_until)
+    at_ease = is_at_ease(
+        tx, sending, now=1, ticks=ticks, last_block=head - patience.fewest_blocks, resend_after=resend_after
+    )
+    if at_ease:
+        assert decide(sending=sending, tx=tx, now=1, ticks=ticks, head=head, patience=patience) is Wait.WAIT
+
+
+def test_what_a_node_took_since_the_last_blocks_is_at_ease_until_it_is_sent_again_or_overdue() -> None:
+    given: dict[str, Any] = {"now": 1, "ticks": 9, "last_block": -1, "resend_after": 10}
+    assert is_at_ease(None, SENT, **given)
+    assert not is_at_ease(None, NEVER_SENT.started(0, 0), **given)
+    assert not is_at_ease(None, replace(SENT, at=None), **given)
+    assert not is_at_ease(None, SENT, **given | {"ticks": 10})
+    assert not is_at_ease(None, SENT, **given | {"last_block": 0})
+    assert not is_at_ease(a_transaction(valid_until=1), SENT, **given)
+    assert is_at_ease(a_transaction(valid_until=2), SENT, **given)
 
 
 def test_a_payload_past_its_deadline_is_given_up_whatever_became_of_its_sending() -> None:

@@ -108,6 +108,26 @@ def test_including_settling_freeing_and_answering_are_each_recorded() -> None:
     )
 
 
+def test_of_a_slot_only_what_its_own_row_has_is_written() -> None:
+    lane = Lane(a_record(next_nonce=2), [a_slot(0), a_slot(1, tx_id=None)], [a_transaction(state=State.SENT, nonce=0)])
+    work = Work(lane, 5)
+    work.include(lane.slots[0], a_receipt(a_hash(0)))  # stands in the row of its transaction
+    work.include(lane.slots[1], a_receipt(a_hash(1)))  # a filler has no other row
+    change = work.change()
+    assert [slot.nonce for slot in change.slots] == [1]
+    assert [slot.nonce for slot in change.shown] == [0]
+    lane.apply(change)
+    assert all(slot.receipt is not None for slot in lane.slots.values())
+
+
+def test_a_nonce_that_is_freed_and_bound_again_in_one_change_is_written() -> None:
+    lane = Lane(a_record(next_nonce=1), [a_slot(0)])
+    work = Work(lane, 5)
+    work.free(lane.slots[0])
+    work.slot(lane.slots[0])
+    assert [slot.nonce for slot in work.change().slots] == [0]
+
+
 def test_a_record_that_says_nothing_new_is_not_written() -> None:
     lane = a_lane(next_nonce=3)
     work = Work(lane, 5)
