@@ -11,15 +11,16 @@ from collections.abc import Collection, Sequence
 
 import structlog
 
-from nonchalant import lifecycle, policy, windows
+from nonchalant import lifecycle, policy, taken, windows
 from nonchalant.desk import FILLER_MARK, FILLER_PAUSE, Desk, Outlet
 from nonchalant.errors import LeaseLost
 from nonchalant.lanes import Work
-from nonchalant.model import Answer, Attempt, Attention, Hash, Refused, Slot, State, Unknown, Wanted
+from nonchalant.model import Accepted, Answer, Attempt, Attention, Hash, Refused, Slot, State, Unknown, Wanted
 from nonchalant.poison import handling, subject_of
 from nonchalant.policy import NEVER_SENT, Sending
 from nonchalant.ports import Endpoint
 from nonchalant.rejections import Fate, Rejection
+from nonchalant.taken import tell as tell_taken
 from nonchalant.values import replace
 from nonchalant.windows import TooHigh
 
@@ -117,7 +118,12 @@ async def _record_answers(desk: Desk) -> bool:
     said: dict[int, list[Said]] = {}
     for hash, endpoint, answer in answers:
         nonce = desk.lane.nonce_of(hash)
-        if nonce is not None:
+        if nonce is not None and isinstance(answer, Accepted):
+            if hash in desk.sendings:
+                desk.sendings[hash] = desk.sendings[hash].finished(Fate.ACCEPTED, endpoint)
+            if not _is_told(desk, nonce, hash):
+                taken.note(desk, hash)
+        elif nonce is not None:
             said.setdefault(nonce, []).append((hash, endpoint, answer))
         elif hash in desk.sendings:  # settled meanwhile
             fate, rejection = policy.fate_of(answer)
@@ -132,7 +138,27 @@ async def _record_answers(desk: Desk) -> bool:
                 _conclude(desk, work, slot)
         _shrink(desk, work, {slot.nonce for slot in part}, window)
         changed |= await desk.commit_part(work, part)
+    return await _tell_taken(desk) or changed
+
+
+async def _tell_taken(desk: Desk) -> bool:
+    if not taken.is_due(desk):
+        return False
+    changed = False
+    for part in desk.slot_parts(taken.slots(desk)):
+        work = desk.work()
+        for slot in part:
+            with handling(subject_of(slot)):
+                tell_taken(desk, work, slot)
+        changed |= await desk.commit_part(work, part)
+    taken.told(desk)
     return changed
+
+
+def _is_told(desk: Desk, nonce: int, hash: Hash) -> bool:
+    """Whether the store knows that a node has it."""
+    attempt = _attempt(desk, nonce, hash)
+    return attempt.sent_at is not None and attempt.answer == policy.ACCEPTED
 
 
 def _record(desk: Desk, work: Work, nonce: int, said: Said, window: int) -> int:

@@ -206,6 +206,8 @@ class Desk:
     inbox: list[Receipt] = field(default_factory=list)  # from the follower, not yet recorded
     answers: list[tuple[Hash, str, Answer]] = field(default_factory=list)  # from endpoints, not yet recorded
     sendings: dict[Hash, Sending] = field(default_factory=dict)
+    taken: dict[Hash, Millis] = field(default_factory=dict)  # by a node, and when: not told yet
+    tell_taken_after: Millis = 0  # in ticks: such news may wait for a block
     outlets: dict[str, Outlet] = field(default_factory=dict)
     gapped: dict[str, int] = field(default_factory=dict)  # endpoints that lack something below this nonce
     postponed: dict[TxId, Postponement] = field(default_factory=dict)
@@ -299,6 +301,8 @@ class Desk:
         await self.store.commit(change, self.lease)
         self.lane.apply(change)
         self.eyes.watch(self.key, [attempt.hash for attempt in change.attempts])
+        for attempt in change.answered:
+            self.taken.pop(attempt.hash, None)
         for slot in change.slots:
             if slot.settled:
                 self.drop(slot.attempts)
@@ -333,6 +337,7 @@ class Desk:
         self.eyes.forget(hashes)
         for hash in hashes:
             self.sendings.pop(hash, None)
+            self.taken.pop(hash, None)
         for told in [told for told in self.reasons if told[0] in hashes]:
             del self.reasons[told]
 
@@ -362,8 +367,10 @@ class Desk:
         if self.rules.shared:
             lane.pooled = await self._see_pools()
         self.account_due, self.seen_at = False, top
-        # A nonce of ours is used, and we do not know by what: look before believing anything.
-        self.lookup_due |= bool(lane.lost_slots())
+        # A nonce of ours is used, and we do not know by what: look before believing anything. What came with its block
+        # only has to be read.
+        arrived = {lane.nonce_of(receipt.hash) for receipt in self.inbox}
+        self.lookup_due |= any(slot.nonce not in arrived for slot in lane.lost_slots())
         return told
 
     @property

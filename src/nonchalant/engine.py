@@ -14,7 +14,7 @@ from functools import partial
 import structlog
 from structlog.contextvars import bind_contextvars
 
-from nonchalant import reconcile, same_chain, troubles
+from nonchalant import reconcile, same_chain, taken, troubles
 from nonchalant.asking import Asking
 from nonchalant.assign import assign
 from nonchalant.attend import attend
@@ -374,7 +374,7 @@ class Engine:
                 else:
                     idle_since = None
                 desk.orders_due |= bool(strikes.tried_since)
-                await nap(self._clock, desk.wake, TICK_SECONDS)
+                await nap(self._clock, desk.wake, taken.LONGEST / 1000 if desk.taken else TICK_SECONDS)
             await self._hang_up(desk)
         finally:
             if desk.asking is not None:
@@ -386,6 +386,7 @@ class Engine:
         """Let the sends under way end, and record what they said."""
         sending = [outlet.task for outlet in desk.outlets.values() if outlet.task is not None]
         await within(self._clock, HANG_UP_SECONDS, sending)
+        desk.tell_taken_after = 0
         await self._run(broadcast, desk)
 
     async def _sit_down(self, lease: Lease, follower: Follower, strikes: Strikes) -> Desk:
@@ -497,5 +498,6 @@ class Engine:
             or desk.awaits_finality
             or desk.inbox
             or desk.answers
+            or desk.taken
         )
         return not desk.lane.slots and not waits and desk.lane.record.quarantined_below is None

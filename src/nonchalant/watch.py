@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 
-from nonchalant import lifecycle, windows
+from nonchalant import lifecycle, taken, windows
 from nonchalant.desk import Desk
 from nonchalant.errors import Unreachable
 from nonchalant.lanes import Work
@@ -59,6 +59,7 @@ async def _bring_in_line(desk: Desk, work: Work, slot: Slot, receipts: Iterable[
             continue  # it comes again with its block, if that becomes a part of our chain
         match await _is_canonical(desk, receipt.block):
             case True:
+                taken.tell(desk, work, slot)
                 slot = _included(desk, work, slot, receipt)
                 blocks.add(receipt.block)
             case None:

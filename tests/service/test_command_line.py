@@ -352,7 +352,6 @@ def test_help_needs_nothing_heavy() -> None:
         "asyncio",
         "coincurve",
         "eth_account",
-        "msgspec",
         "sqlite3",
         "structlog",
         "uvicorn",

@@ -158,10 +158,9 @@ async def test_a_stream_ends_with_its_connection_whatever_was_sent_after_it(tmp_
 
 
 async def test_whose_nonce_it_is_is_not_told_to_another_tenant(tmp_path: Path) -> None:
-    from dataclasses import replace
-
     from nonchalant.access import ANYBODY
     from nonchalant.errors import NonceTaken
+    from nonchalant.values import replace
     from nonchalant.wire import parse_request
 
     async with keyed(tmp_path) as service:

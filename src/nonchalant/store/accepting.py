@@ -54,9 +54,12 @@ def accept(
         fitting, refused = _fitting({n: first[n] for n in first if n not in taken}, depths, limits, at)
         columns = [{"n": n, **rows.request_columns(request)} for n, request in fitting.items()]
         inserted = yield from ask_for_each("insert_transaction", columns, at=at)
-        for row in inserted:
-            request = first.pop(row["n"])
-            answers[row["n"]] = rows.accepted(request, row["place"], at)
+        places = {row["id"]: row["place"] for row in inserted}
+        for n, request in fitting.items():
+            if request.id not in places:
+                continue
+            del first[n]
+            answers[n] = rows.accepted(request, places[request.id], at)
             depths[request.lane] += 1
             events.append(Event(kind="tx.accepted", lane=request.lane, at=at, tx_id=request.id))
         # What is known already is not refused, whatever the lane says; and it leaves its room to another.

@@ -138,25 +138,23 @@ WITH new AS MATERIALIZED (
         )
         ORDER BY n
     ) AS ordered
-), inserted AS (
-    INSERT INTO nonchalant.transactions (
-        place, id, chain_id, address, state, priority, tenant, idempotency_key, body_hash,
-        payload, fees, metadata, simulate, valid_until, confirmations, on_superseded, asked_nonce, batch,
-        created_at, updated_at
-    )
-    SELECT
-        place, id, chain_id, address, 'queued', priority, tenant, idempotency_key, body_hash,
-        payload, fees, metadata, simulate, valid_until, confirmations, on_superseded, asked_nonce, batch,
-        :at::BIGINT, :at::BIGINT
-    FROM new
-    WHERE NOT EXISTS (
-        SELECT 1 FROM nonchalant.removed AS r WHERE r.idempotency_key = new.idempotency_key AND r.tenant = new.tenant
-    )
-    ORDER BY idempotency_key, tenant, id
-    ON CONFLICT DO NOTHING
-    RETURNING place
 )
-SELECT new.n, new.place FROM new JOIN inserted USING (place) ORDER BY new.n;
+INSERT INTO nonchalant.transactions (
+    place, id, chain_id, address, state, priority, tenant, idempotency_key, body_hash,
+    payload, fees, metadata, simulate, valid_until, confirmations, on_superseded, asked_nonce, batch,
+    created_at, updated_at
+)
+SELECT
+    place, id, chain_id, address, 'queued', priority, tenant, idempotency_key, body_hash,
+    payload, fees, metadata, simulate, valid_until, confirmations, on_superseded, asked_nonce, batch,
+    :at::BIGINT, :at::BIGINT
+FROM new
+WHERE NOT EXISTS (
+    SELECT 1 FROM nonchalant.removed AS r WHERE r.idempotency_key = new.idempotency_key AND r.tenant = new.tenant
+)
+ORDER BY idempotency_key, tenant, id
+ON CONFLICT DO NOTHING
+RETURNING id, place;
 
 -- known_request --
 -- What an id or an idempotency key was used for.
@@ -474,7 +472,8 @@ LIMIT 1;
 
 -- update_transaction --
 -- Guarded by the version that was read: still in that state, not held, same payload; and by the lane that is leased.
--- What gets a nonce must not be overdue. Fewer rows: someone else moved one.
+-- What gets a nonce must not be overdue. Fewer rows: someone else moved one. The lane is compared in a way that no index
+-- serves: all of a lane's rows would be read for it.
 UPDATE nonchalant.transactions AS t SET
     state = new.state, version = new.version, held = new.held, nonce = new.nonce, hash = new.hash,
     receipt = new.receipt, deep = new.deep, forked = new.forked, failure = new.failure, attention = new.attention,
@@ -484,7 +483,8 @@ FROM unnest(
     :id::TEXT[], :version::BIGINT[], :state::TEXT[], :held::BOOLEAN[], :nonce::BIGINT[], :hash::TEXT[],
     :receipt::TEXT[], :deep::TEXT[], :forked::BOOLEAN[], :failure::TEXT[], :attention::TEXT[], :updated_at::BIGINT[]
 ) AS new (id, version, state, held, nonce, hash, receipt, deep, forked, failure, attention, updated_at)
-WHERE t.id = new.id AND t.version = new.version - 1 AND t.chain_id = :chain_id AND t.address = :address
+WHERE t.id = new.id AND t.version = new.version - 1
+    AND t.chain_id IS NOT DISTINCT FROM :chain_id AND t.address IS NOT DISTINCT FROM :address
     AND (t.state <> 'queued' OR new.nonce IS NULL OR t.valid_until IS NULL OR t.valid_until > nonchalant.millis());
 
 -- rewrite_transaction --
@@ -534,9 +534,12 @@ ORDER BY nonce LIMIT 1;
 -- What any node may end. Not what may have run, by a commit that this store has lost: while its lane is not reconciled,
 -- and once a person is to decide about it, or once nobody can read whether one is to.
 SELECT t.* FROM nonchalant.transactions AS t
-JOIN nonchalant.lanes AS l ON l.chain_id = t.chain_id AND l.address = t.address
 WHERE t.waits AND t.valid_until <= nonchalant.millis()
-    AND l.quarantined_below IS NULL AND l.incarnation = (SELECT incarnation FROM nonchalant.meta)
+    -- Not by a join, which might begin with the lanes.
+    AND (
+        SELECT l.quarantined_below IS NULL AND l.incarnation = (SELECT incarnation FROM nonchalant.meta)
+        FROM nonchalant.lanes AS l WHERE l.chain_id = t.chain_id AND l.address = t.address
+    )
     -- By its text, of which the code is the beginning: what cannot be read must not stop the others.
     AND (
         NOT t.held
@@ -633,10 +636,15 @@ WHERE NOT s.settled AND s.tx_id IS NOT DISTINCT FROM excluded.tx_id
     AND (s.kind = excluded.kind OR (s.kind = 'reservation' AND excluded.kind = 'filler'));
 
 -- settle_slot --
--- It is final. Fewer rows: one is bound to something else, or was final before.
+-- It is final. Fewer rows: one is bound to something else, or was final before. The lane stands in each row, and OFFSET 0
+-- keeps it there: so each is found by its whole key, where all of a lane's slots would be read for each.
 UPDATE nonchalant.slots AS s SET settled = TRUE, settled_at = nonchalant.millis(), receipt = new.receipt
-FROM unnest(:nonce::BIGINT[], :kind::TEXT[], :tx_id::TEXT[], :receipt::TEXT[]) AS new (nonce, kind, tx_id, receipt)
-WHERE s.chain_id = :chain_id AND s.address = :address AND s.nonce = new.nonce AND s.kind = new.kind
+FROM (
+    SELECT :chain_id::BIGINT AS chain_id, :address::TEXT AS address, given.*
+    FROM unnest(:nonce::BIGINT[], :kind::TEXT[], :tx_id::TEXT[], :receipt::TEXT[]) AS given (nonce, kind, tx_id, receipt)
+    OFFSET 0
+) AS new
+WHERE s.chain_id = new.chain_id AND s.address = new.address AND s.nonce = new.nonce AND s.kind = new.kind
     AND s.tx_id IS NOT DISTINCT FROM new.tx_id AND NOT s.settled;
 
 -- free_slot --
@@ -670,15 +678,19 @@ INSERT INTO nonchalant.attempts AS a (
 SELECT
     new.hash, s.chain_id, s.address, new.nonce, new.tx_id, new.kind, new.payload_version, new.fees, new.gas,
     new.raw, new.epoch, new.signed_at, new.floor, new.sent_at, new.answer
-FROM unnest(
-    :hash::TEXT[], :nonce::BIGINT[], :tx_id::TEXT[], :kind::TEXT[], :payload_version::BIGINT[], :fees::TEXT[],
-    :gas::BIGINT[], :raw::BYTEA[], :epoch::BIGINT[], :signed_at::BIGINT[], :floor::BIGINT[], :sent_at::BIGINT[],
-    :answer::TEXT[]
-) WITH ORDINALITY AS new (
-    hash, nonce, tx_id, kind, payload_version, fees, gas, raw, epoch, signed_at, floor, sent_at, answer, n
-)
+FROM (
+    SELECT :chain_id::BIGINT AS chain_id, :address::TEXT AS address, given.*
+    FROM unnest(
+        :hash::TEXT[], :nonce::BIGINT[], :tx_id::TEXT[], :kind::TEXT[], :payload_version::BIGINT[], :fees::TEXT[],
+        :gas::BIGINT[], :raw::BYTEA[], :epoch::BIGINT[], :signed_at::BIGINT[], :floor::BIGINT[], :sent_at::BIGINT[],
+        :answer::TEXT[]
+    ) WITH ORDINALITY AS given (
+        hash, nonce, tx_id, kind, payload_version, fees, gas, raw, epoch, signed_at, floor, sent_at, answer, n
+    )
+    OFFSET 0
+) AS new
 JOIN nonchalant.slots AS s
-    ON s.chain_id = :chain_id AND s.address = :address AND s.nonce = new.nonce AND NOT s.settled
+    ON s.chain_id = new.chain_id AND s.address = new.address AND s.nonce = new.nonce AND NOT s.settled
     AND s.tx_id IS NOT DISTINCT FROM new.tx_id
 ORDER BY new.n
 ON CONFLICT (hash, coalesce(tx_id, '')) DO UPDATE SET answer = excluded.answer, given_back = FALSE
@@ -686,10 +698,11 @@ WHERE a.chain_id = excluded.chain_id AND a.address = excluded.address
     AND a.nonce = excluded.nonce AND a.raw = excluded.raw;
 
 -- answer_attempt --
--- Fewer rows: the lane never signed one of them.
+-- Fewer rows: the lane never signed one of them. It is compared in a way that no index serves.
 UPDATE nonchalant.attempts AS a SET sent_at = new.sent_at, answer = new.answer
 FROM unnest(:hash::TEXT[], :tx_id::TEXT[], :sent_at::BIGINT[], :answer::TEXT[]) AS new (hash, tx_id, sent_at, answer)
-WHERE a.hash = new.hash AND a.tx_id IS NOT DISTINCT FROM new.tx_id AND a.chain_id = :chain_id AND a.address = :address;
+WHERE a.hash = new.hash AND coalesce(a.tx_id, '') = coalesce(new.tx_id, '')
+    AND a.chain_id IS NOT DISTINCT FROM :chain_id AND a.address IS NOT DISTINCT FROM :address;
 
 -- update_lane --
 -- No row: the lane was never declared. A hash that was forgotten stays so until another block is named: an owner that
@@ -729,10 +742,11 @@ SELECT last FROM nonchalant.numbering FOR UPDATE;
 
 -- number_events --
 -- In the order in which they were told: what caused another was told before it.
+-- By where they lie: whoever numbers is alone, and nobody else changes one without a position.
 WITH fresh AS (
-    SELECT told, row_number() OVER (ORDER BY told) AS n FROM nonchalant.events WHERE position IS NULL
+    SELECT ctid, row_number() OVER (ORDER BY told) AS n FROM nonchalant.events WHERE position IS NULL
 )
-UPDATE nonchalant.events AS e SET position = :last + fresh.n FROM fresh WHERE e.told = fresh.told;
+UPDATE nonchalant.events AS e SET position = :last + fresh.n FROM fresh WHERE e.ctid = fresh.ctid;
 
 -- join_repeats --
 -- The newest of those that tell the same says how often it was told, and since when. What is committed meanwhile has no
@@ -742,14 +756,14 @@ WITH fresh AS (
     WHERE position > :last AND fact IS NOT NULL GROUP BY fact
 ), told AS (
     SELECT
-        fresh.newest, fresh.n + coalesce(max(e.times) FILTER (WHERE e.position <= :last), 0) AS times,
+        fresh.fact, fresh.newest, fresh.n + coalesce(max(e.times) FILTER (WHERE e.position <= :last), 0) AS times,
         min(e.told) AS first
     FROM fresh JOIN nonchalant.events AS e ON e.fact = fresh.fact AND e.position IS NOT NULL
-    GROUP BY fresh.newest, fresh.n
+    GROUP BY fresh.fact, fresh.newest, fresh.n
 )
 UPDATE nonchalant.events AS e SET times = told.times, since = coalesce(first.since, first.at)
-FROM told JOIN nonchalant.events AS first ON first.told = told.first
-WHERE e.told = told.newest AND told.newest <> told.first;
+FROM told JOIN nonchalant.events AS first ON first.fact = told.fact AND first.told = told.first
+WHERE e.fact = told.fact AND e.told = told.newest AND told.newest <> told.first;
 
 -- drop_repeats --
 -- What lies between the first and the newest of the same fact goes.
@@ -834,8 +848,8 @@ DELETE FROM nonchalant.attempts WHERE number IN (
 );
 
 -- remove_lane_events --
-DELETE FROM nonchalant.events WHERE told IN (
-    SELECT told FROM nonchalant.events WHERE tx_id IS NULL AND at < :before LIMIT :limit
+DELETE FROM nonchalant.events WHERE ctid = ANY (
+    ARRAY (SELECT ctid FROM nonchalant.events WHERE tx_id IS NULL AND at < :before LIMIT :limit)
 ) RETURNING position;
 
 -- remove_strangers --

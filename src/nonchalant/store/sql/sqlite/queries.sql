@@ -100,7 +100,7 @@ SELECT
     :at, :at
 WHERE NOT EXISTS (SELECT 1 FROM removed WHERE idempotency_key = :idempotency_key AND tenant = :tenant)
 ON CONFLICT DO NOTHING
-RETURNING :n AS n, place;
+RETURNING id, place;
 
 -- known_request --
 -- What an id or an idempotency key was used for.

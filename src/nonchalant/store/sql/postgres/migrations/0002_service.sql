@@ -57,6 +57,31 @@ CREATE INDEX transactions_ended_by_state ON nonchalant.transactions (ended_as, p
 CREATE INDEX transactions_asking ON nonchalant.transactions (chain_id, address, asked_nonce)
     WHERE waits AND asked_nonce IS NOT NULL;
 
+-- The same checks of new slots, for all that one statement binds: each of a batch has cost two questions.
+DROP TRIGGER slots_have_their_transaction ON nonchalant.slots;
+DROP FUNCTION nonchalant.check_new_slot();
+CREATE FUNCTION nonchalant.check_new_slots() RETURNS TRIGGER LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (
+        -- Not by a join, for which the whole table might be read.
+        SELECT 1 FROM bound WHERE tx_id IS NOT NULL
+            AND (SELECT TRUE FROM nonchalant.transactions AS t WHERE t.id = bound.tx_id) IS NULL
+    ) THEN
+        RAISE EXCEPTION 'there is no such transaction' USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    IF EXISTS (
+        SELECT 1 FROM bound WHERE nonce < (
+            SELECT l.settled_below FROM nonchalant.lanes AS l
+            WHERE l.chain_id = bound.chain_id AND l.address = bound.address
+        )
+    ) THEN
+        RAISE EXCEPTION 'this nonce is final already' USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER slots_have_their_transaction AFTER INSERT ON nonchalant.slots
+REFERENCING NEW TABLE AS bound FOR EACH STATEMENT EXECUTE FUNCTION nonchalant.check_new_slots();
+
 -- What a lane tells of itself, newest first.
 CREATE INDEX events_of_a_lane ON nonchalant.events (chain_id, address, position) WHERE substr(kind, 1, 5) = 'lane.';
 
@@ -113,6 +138,10 @@ CREATE TABLE nonchalant.audit_head (
 INSERT INTO nonchalant.audit_head (one, position, hash) VALUES (1, 0, '0000000000000000000000000000000000000000000000000000000000000000');
 
 -- events --
+
+-- Each event is written twice, when it is told and when it gets its position: so only what is asked for has an index.
+ALTER TABLE nonchalant.events DROP CONSTRAINT events_pkey, DROP CONSTRAINT events_position_key;
+CREATE UNIQUE INDEX events_by_position ON nonchalant.events (position) WHERE position IS NOT NULL;
 
 -- The last position that retention took away: whoever stopped reading before it may have missed something.
 ALTER TABLE nonchalant.meta ADD COLUMN forgotten BIGINT NOT NULL DEFAULT 0;

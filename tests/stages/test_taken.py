@@ -1,0 +1,102 @@
+"""That a node took what was sent: told at once where it is little, and with the block that has it where it is much."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nonchalant import taken
+from nonchalant.model import State, Transaction
+from tests.stages.rig import ALICE, BLOCK_SECONDS, Rig, staged
+
+MANY = [f"p{number}" for number in range(taken.FEW + 3)]
+
+
+async def handed_over(rig: Rig) -> list[Transaction]:
+    """Many of them, once every endpoint has them all; nothing was told of it yet."""
+    txs = await rig.submit_all(MANY)
+    deadline = rig.loop.time() + 20.0
+    while len(rig.arrivals) < len(MANY) * len(rig.endpoints):
+        assert rig.loop.time() < deadline
+        await rig.advance(0.05)
+    assert await rig.states(txs) == [State.SIGNED] * len(MANY)
+    return txs
+
+
+@staged()
+async def test_of_a_few_it_is_told_at_once(rig: Rig) -> None:
+    tx = await rig.submit("alone")
+    while not rig.arrivals:
+        await rig.advance(0.01)
+    await rig.reaches(tx, State.SENT, seconds=taken.LONGEST / 2000)
+
+
+@staged()
+async def test_of_many_one_write_tells_that_a_node_took_them_and_a_block_has_them(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(taken, "LONGEST", 20_000)  # so that the block comes first, whenever the follower looks
+    txs = await handed_over(rig)
+    await rig.mine()
+    for tx in txs:
+        assert await rig.history(tx) == ["tx.accepted", "tx.signed", "tx.sent", "tx.mined"]
+        assert (await rig.read(tx)).version == 3  # accepted, signed, mined
+        [attempt] = await rig.attempts(tx)
+        assert attempt.answer == "accepted"
+        [mined] = [event.at for event in await rig.store.history(tx.id) if event.kind == "tx.mined"]
+        assert attempt.sent_at is not None
+        assert attempt.signed_at <= attempt.sent_at < mined  # when it was, not when it was told
+
+
+@staged()
+async def test_without_a_block_it_is_told_all_the_same(rig: Rig) -> None:
+    txs = await handed_over(rig)
+    await rig.advance(taken.LONGEST / 1000 + 0.1)
+    assert await rig.states(txs) == [State.SENT] * len(MANY)
+
+
+@staged()
+async def test_whoever_leaves_tells_it_first(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(taken, "LONGEST", 3_600_000)
+    txs = await handed_over(rig)
+    await rig.stop(rig.node)
+    assert await rig.states(txs) == [State.SENT] * len(MANY)
+
+
+@staged()
+async def test_what_was_never_told_counts_as_sent_for_whoever_comes_next(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(taken, "LONGEST", 3_600_000)
+    txs = await handed_over(rig)
+    rig.kill(rig.node)
+    await rig.start_node()
+    await rig.advance(30.0)
+    for tx in txs:
+        await rig.ends(tx)
+    assert [rig.executions(label) for label in MANY] == [1] * len(MANY)
+    assert {len(await rig.attempts(tx)) for tx in txs} == {1}
+
+
+@staged()
+async def test_nobody_looks_for_what_came_with_its_block(rig: Rig) -> None:
+    first = await rig.reaches(await rig.submit("first"), State.SENT)
+    before = sum(endpoint.asked["find"] for endpoint in rig.endpoints)
+    store = rig.node.engine.desks[ALICE].store
+    queued = store.queued
+
+    async def meanwhile_a_block_comes(*args: Any, **named: Any) -> Any:
+        found = await queued(*args, **named)
+        rig.chain.mine()
+        await rig.advance(BLOCK_SECONDS)
+        assert await rig.state(first) is State.SENT  # its receipt is there, and the lane had no time to read it
+        return found
+
+    store.queued = meanwhile_a_block_comes  # type: ignore[method-assign]
+    second = await rig.submit("second")
+    await rig.advance(BLOCK_SECONDS / 2)
+    store.queued = queued  # type: ignore[method-assign]
+    await rig.reaches(second, State.SENT)
+    assert await rig.state(first) is State.MINED
+    assert sum(endpoint.asked["find"] for endpoint in rig.endpoints) == before
