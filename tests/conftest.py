@@ -7,11 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import settings
 
 from tests.postgres import Cluster, running
 
 ROOT = Path(__file__).resolve().parent.parent
+
+UNTOUCHED = structlog.get_config()
 
 # Derandomised, so that a red run is red again; `make test-long` looks further.
 settings.register_profile("test", derandomize=True, deadline=None, print_blob=True)
@@ -44,6 +47,15 @@ def pytest_collection_finish() -> None:
     # Every simulated world that ends is collected: what is there for good need not be looked through each time.
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def logging_is_left_as_it_was() -> Iterator[None]:
+    """`capture_logs` puts back what was there by configuring it: from then on a node would believe that somebody had."""
+    untouched = not structlog.is_configured()
+    yield
+    if untouched and structlog.get_config()["logger_factory"] is UNTOUCHED["logger_factory"]:
+        structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")

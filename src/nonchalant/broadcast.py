@@ -40,6 +40,8 @@ FILLER_REASON = (
 async def broadcast(desk: Desk) -> bool:
     """Record what endpoints answered, then hand over what is due. True: something changed."""
     changed = await _record_answers(desk)
+    if desk.leaving:
+        return changed
     everybody, now = desk.chain.endpoints, desk.store_now()
     for slot in desk.lane.open_slots()[: desk.window]:
         newest = slot.newest
@@ -232,8 +234,11 @@ def _heed(desk: Desk, work: Work, nonce: int, hash: Hash, endpoint: str, rejecti
 
 def _note(desk: Desk, work: Work, nonce: int, hash: Hash, answer: str) -> None:
     attempt = _attempt(desk, nonce, hash)
+    if hash in desk.taken:
+        answer = policy.ACCEPTED  # one that has it outweighs those that do not
     if attempt.sent_at is None or attempt.answer not in (answer, policy.ACCEPTED):
-        work.answered(replace(attempt, sent_at=attempt.sent_at or work.at, answer=answer))
+        first = attempt.sent_at or desk.taken.get(hash, work.at)
+        work.answered(replace(attempt, sent_at=first, answer=answer))
 
 
 def _attempt(desk: Desk, nonce: int, hash: Hash) -> Attempt:

@@ -201,6 +201,7 @@ class Desk:
     control: Control = field(default_factory=Control)
     orders_due: bool = True  # people may want something
     waiting: dict[str, Millis] = field(default_factory=dict)  # wishes that wait for room, and since when, in ticks
+    leaving: bool = False  # what endpoints said is still recorded, and nothing more is sent
     handed_over: bool = False  # it is another node's turn: what is under way is finished, and no more begun
     retired: bool = False  # the chain was begun anew: what is known here counts no more
     inbox: list[Receipt] = field(default_factory=list)  # from the follower, not yet recorded

@@ -386,7 +386,7 @@ class Engine:
         """Let the sends under way end, and record what they said."""
         sending = [outlet.task for outlet in desk.outlets.values() if outlet.task is not None]
         await within(self._clock, HANG_UP_SECONDS, sending)
-        desk.tell_taken_after = 0
+        desk.leaving = True
         await self._run(broadcast, desk)
 
     async def _sit_down(self, lease: Lease, follower: Follower, strikes: Strikes) -> Desk:

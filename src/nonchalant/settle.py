@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import structlog
 
-from nonchalant import foreign, lifecycle, policy, proof
+from nonchalant import foreign, lifecycle, policy, proof, taken
 from nonchalant.desk import Desk, Reason
 from nonchalant.errors import NodeRefused, Unreachable
 from nonchalant.lanes import Work
@@ -229,6 +229,7 @@ def _conclude(desk: Desk, work: Work, slot: Slot, receipt: Receipt | None, consu
     if receipt is None:
         _supersede(desk, work, slot, consumer)
         return
+    taken.tell(desk, work, slot)
     tx = desk.lane.transaction_of(slot)
     if tx is not None:
         work.move(tx, lifecycle.Included(receipt))

@@ -24,7 +24,8 @@ def note(desk: Desk, hash: Hash) -> None:
 
 
 def is_due(desk: Desk) -> bool:
-    return bool(desk.taken) and (len(desk.taken) <= FEW or desk.ticks() >= desk.tell_taken_after)
+    waited = desk.leaving or len(desk.taken) <= FEW or desk.ticks() >= desk.tell_taken_after
+    return bool(desk.taken) and waited
 
 
 def slots(desk: Desk) -> list[Slot]:

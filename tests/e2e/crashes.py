@@ -75,7 +75,7 @@ async def _begin(here: Rig, story: Story) -> tuple[list[str], list[str]]:
         case Story.RECONCILING:
             await die(here, IN_THE_AIR)
             sent = await until(lambda: executed(here), "what was in the air executed", tick=here.anvil.mine)
-            return [await intrude(here, sent)], []
+            return await intrude_above(here, sent), []
         case Story.JUDGING:
             here.ask([payment("reverting", 0)])
             await here.anvil.set_code(recipient("reverting"), REVERT)
@@ -115,6 +115,21 @@ async def intrude(here: Rig, sender: str) -> str:
     return await here.anvil.send_as(
         sender, to=recipient("intruder"), value="0x1", gas=hex(21_000), gasPrice=hex(500 * 10**9)
     )
+
+
+async def intrude_above(here: Rig, sender: str) -> list[str]:
+    """Foreign transactions up to a nonce that we never gave out, executed before anybody of ours looks again. Of ours,
+    those that were not sent yet lose theirs."""
+    given = max(row.nonce for row in rows(here.store) if row.sender == sender and row.nonce is not None)
+    foreign: list[str] = []
+
+    async def is_above(tag: str) -> bool:
+        return int(await here.anvil.rpc("eth_getTransactionCount", sender, tag), 16) > given + 1
+
+    while not await is_above("pending"):
+        foreign.append(await intrude(here, sender))
+    await until(lambda: is_above("latest"), "the intruder's executed", tick=here.anvil.mine)
+    return foreign
 
 
 def occurrences(call: str, first: int, last: int) -> Sequence[str]:

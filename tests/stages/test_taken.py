@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from nonchalant import taken
-from nonchalant.model import State, Transaction
+from nonchalant.model import Answer, Change, Lease, Refused, State, Transaction, Unknown
+from nonchalant.observing.commits import Moments
 from tests.stages.rig import ALICE, BLOCK_SECONDS, Rig, staged
+from tests.stages.voices import Voice
 
 MANY = [f"p{number}" for number in range(taken.FEW + 3)]
 
@@ -100,3 +103,80 @@ async def test_nobody_looks_for_what_came_with_its_block(rig: Rig) -> None:
     await rig.reaches(second, State.SENT)
     assert await rig.state(first) is State.MINED
     assert sum(endpoint.asked["find"] for endpoint in rig.endpoints) == before
+
+
+def slow(rig: Rig, voice: Voice, seconds: float, answer: Answer | None = None) -> None:
+    """It answers later; this, or what it says itself."""
+
+    async def script(raws: Sequence[bytes]) -> Sequence[Answer]:
+        await rig.advance(seconds)
+        return await voice.endpoint.send(raws) if answer is None else [answer for _ in raws]
+
+    voice.answer("send", script)
+
+
+@pytest.mark.parametrize("answer", [Unknown("time-out"), Refused("insufficient funds for gas * price + value", -32000)])
+@staged()
+async def test_that_one_node_has_it_outweighs_those_that_do_not(rig: Rig, answer: Answer) -> None:
+    for voice in rig.endpoints[1:]:
+        slow(rig, voice, 0.2, answer)
+    txs = await rig.submit_all(MANY)
+    for tx in txs:
+        await rig.reaches(tx, State.SENT)
+    await rig.advance(20.0)
+    assert [[attempt.answer for attempt in await rig.attempts(tx)] for tx in txs] == [["accepted"]] * len(MANY)
+    assert [await rig.mark(tx) for tx in txs] == [None] * len(MANY)
+
+
+@staged()
+async def test_what_was_answered_while_a_node_left_is_told_by_it(rig: Rig) -> None:
+    for voice in rig.endpoints:
+        slow(rig, voice, 1.0)
+    txs = await rig.submit_all(MANY)
+    for tx in txs:
+        await rig.reaches(tx, State.SIGNED)
+    await rig.stop(rig.node)
+    assert await rig.states(txs) == [State.SENT] * len(MANY)
+    await rig.mine()
+    await rig.start_node()
+    await rig.ends(txs[-1])
+    way = ["tx.accepted", "tx.signed", "tx.sent", "tx.mined", "tx.confirmed"]
+    assert [await rig.history(tx) for tx in txs] == [way] * len(MANY)
+
+
+@staged()
+async def test_a_halted_lane_sends_nothing_when_its_node_leaves(rig: Rig) -> None:
+    txs = await rig.submit_all(MANY)
+    for tx in txs:
+        await rig.reaches(tx, State.SENT)
+    await rig.store.halt(ALICE.chain_id, "the chain broke its word")
+    rig.kill(rig.node)
+    await rig.advance(15.0)
+    await rig.start_node()
+    await rig.advance(15.0)
+    before = len(rig.arrivals)
+    await rig.node.engine.stop()
+    await rig.advance(5.0)
+    assert len(rig.arrivals) == before
+
+
+@staged(finality_lag=1)
+async def test_a_commit_that_tells_both_says_when_a_node_took_it(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(taken, "LONGEST", 20_000)
+    changes: list[Change] = []
+    store = rig.node.store
+    commit = store.commit
+
+    async def overheard(change: Change, lease: Lease) -> None:
+        await commit(change, lease)
+        changes.append(change)
+
+    store.commit = overheard  # type: ignore[method-assign]
+    txs = await handed_over(rig)
+    await rig.mine()
+    both = next(change for change in changes if any(event.kind == "tx.mined" for event in change.events))
+    moments = Moments(both)
+    for tx in txs:
+        [attempt] = await rig.attempts(tx)
+        assert moments.sent_at(tx.id) == attempt.sent_at
+        assert moments.signed_at(tx.id) == attempt.signed_at

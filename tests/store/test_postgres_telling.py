@@ -16,7 +16,7 @@ from nonchalant.store.talk import Fence, Procedure, Tell
 from nonchalant.wishes import Sync, Wish
 from tests.examples import LANE
 from tests.postgres import Cluster
-from tests.store.acts import OTHER_LANE, accept, on_a_server, second, sql, take
+from tests.store.acts import OTHER_LANE, accept, begun, on_a_server, second, sql, take
 
 store = pytest.fixture(on_a_server)
 
@@ -201,3 +201,22 @@ async def test_ears_that_were_cut_off_grow_again(store: PostgresStore, postgres:
             if not heard.empty() and LANE in heard.get_nowait():
                 break
     await other.close()
+
+
+async def test_positions_go_on_after_retention_took_what_was_being_numbered(
+    store: PostgresStore, postgres: Cluster
+) -> None:
+    await accept(store, "a", "b", "c")
+    retention = await asyncpg.connect(postgres.dsn)
+    try:
+        deleting = retention.transaction()
+        await deleting.start()
+        await retention.execute(f"DELETE FROM {store.schema}.events WHERE tx_id = 'b'")
+        reading = await begun(store, store.events_after(0, limit=99))
+        assert not reading.done()
+        await deleting.commit()
+    finally:
+        await retention.close()
+    await reading
+    await accept(store, "d")
+    assert [event.tx_id for event in await store.events_after(0, limit=99)] == ["a", "c", "d"]

@@ -44,8 +44,8 @@ class Moments:
 
     def sent_at(self, tx_id: TxId) -> Millis | None:
         """When a node first got it; None: nobody recorded that."""
-        slot = self._slots.get(tx_id)
-        attempts = () if slot is None else slot.attempts
+        slot, answered = self._slots.get(tx_id), self._answered.get(tx_id)
+        attempts = [*(() if slot is None else slot.attempts), *(() if answered is None else (answered,))]
         return min([attempt.sent_at for attempt in attempts if attempt.sent_at is not None], default=None)
 
     # Most commits are asked for one of these, or none.
@@ -147,7 +147,8 @@ class Counting:
         self._see(chain, "accepted_signed", tx.created_at, event.at)
 
     def _sent(self, event: Event, tx: Transaction, moments: Moments, chain: str) -> None:
-        self._see(chain, "signed_sent", moments.signed_at(tx.id), event.at)
+        # It may be told with the block that has it; when a node took it, it says itself.
+        self._see(chain, "signed_sent", moments.signed_at(tx.id), moments.sent_at(tx.id) or event.at)
 
     def _included(self, event: Event, tx: Transaction, moments: Moments, chain: str) -> None:
         self._mined.note(tx.id, event.at)

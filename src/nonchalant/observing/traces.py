@@ -144,11 +144,12 @@ class Tracing:
 
     def _measure(self, event: Event, tx: Transaction, moments: Moments, epoch: int) -> None:
         since: Millis | None
+        until = event.at
         match event.kind:
             case "tx.signed":
                 name, since = "assign", tx.created_at
             case "tx.sent":
-                name, since = "broadcast", moments.signed_at(tx.id)
+                name, since, until = "broadcast", moments.signed_at(tx.id), moments.sent_at(tx.id) or event.at
             case "tx.mined":
                 name, since = "include", moments.sent_at(tx.id)
                 self._mined.note(tx.id, event.at)
@@ -160,8 +161,8 @@ class Tracing:
         if tx.nonce is not None and tx.hash is not None:
             more |= {"nonchalant.nonce": tx.nonce, "nonchalant.hash": tx.hash}
         # Where nothing tells when it began, the span has no length.
-        began = event.at if since is None else since
-        self._span(name, trace_of(tx.id), began, event.at, {**self._of(tx.id, tx.lane), **more})
+        began = until if since is None else since
+        self._span(name, trace_of(tx.id), began, until, {**self._of(tx.id, tx.lane), **more})
         if tx.state in TERMINAL_STATES:
             self._end(tx, event.at, more)
 

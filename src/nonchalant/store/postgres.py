@@ -343,10 +343,10 @@ def _numbered() -> Procedure[None]:
     locked = yield Ask("lock_numbering")
     last = {"last": locked.rows[0]["last"]}
     # First of all: each of these sees what was committed before it began, and they must mean the same events.
-    numbered = yield Ask("number_events", last)
+    yield Ask("number_events", last)
     yield Ask("join_repeats", last)
     yield Ask("drop_repeats", last)
-    yield Ask("end_numbering", {"numbered": numbered.count})
+    yield Ask("end_numbering")
 
 
 def _parsed(url: str) -> Installation:

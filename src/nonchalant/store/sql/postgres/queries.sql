@@ -742,7 +742,7 @@ SELECT last FROM nonchalant.numbering FOR UPDATE;
 
 -- number_events --
 -- In the order in which they were told: what caused another was told before it.
--- By where they lie: whoever numbers is alone, and nobody else changes one without a position.
+-- By where they lie: whoever numbers is alone. Only retention may take one away meanwhile.
 WITH fresh AS (
     SELECT ctid, row_number() OVER (ORDER BY told) AS n FROM nonchalant.events WHERE position IS NULL
 )
@@ -779,7 +779,8 @@ USING (
 WHERE e.fact = told.fact AND e.position IS NOT NULL AND e.told <> told.first AND e.told <> told.newest;
 
 -- end_numbering --
-UPDATE nonchalant.numbering SET last = last + :numbered;
+-- By what was given, not by how many: retention may have taken one of them away meanwhile.
+UPDATE nonchalant.numbering SET last = greatest(last, (SELECT max(position) FROM nonchalant.events));
 
 -- ended_before --
 -- What ended so long ago and may be removed, lane by lane: all of its slots are final, and its lane is in order.

@@ -142,6 +142,9 @@ INSERT INTO nonchalant.audit_head (one, position, hash) VALUES (1, 0, '000000000
 -- Each event is written twice, when it is told and when it gets its position: so only what is asked for has an index.
 ALTER TABLE nonchalant.events DROP CONSTRAINT events_pkey, DROP CONSTRAINT events_position_key;
 CREATE UNIQUE INDEX events_by_position ON nonchalant.events (position) WHERE position IS NOT NULL;
+-- Without a primary key, whoever replicates the tables by their rows needs all of one.
+ALTER TABLE nonchalant.events REPLICA IDENTITY FULL;
+ALTER TABLE nonchalant.numbering REPLICA IDENTITY FULL;
 
 -- The last position that retention took away: whoever stopped reading before it may have missed something.
 ALTER TABLE nonchalant.meta ADD COLUMN forgotten BIGINT NOT NULL DEFAULT 0;
