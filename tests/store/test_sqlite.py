@@ -189,6 +189,9 @@ class _LosesTheCommit:
         self._connection = connection
         self._happens = happens
 
+    def executemany(self, sql: str, parameters: object) -> sqlite3.Cursor:
+        return self._connection.executemany(sql, parameters)  # type: ignore[arg-type]
+
     def execute(self, sql: str, *parameters: object) -> sqlite3.Cursor:
         if sql == "COMMIT":
             if self._happens:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from nonchalant.model import TERMINAL_STATES, Event, LaneKey, Millis, Mode, Request, Transaction
@@ -18,6 +19,7 @@ from nonchalant.ports import (
 )
 from nonchalant.store import rows
 from nonchalant.store.legible import Legible
+from nonchalant.store.room import KnownRoom
 from nonchalant.store.talk import Procedure, ask, ask_for_each, change_each, tell, with_keys
 
 # The depth of a lane that takes nothing new.
@@ -39,10 +41,10 @@ def declare(lanes: Sequence[LaneKey]) -> Procedure[None]:
 
 
 def accept(
-    requests: Sequence[Request], limits: Mapping[LaneKey, int], legible: Legible
+    requests: Sequence[Request], limits: Mapping[LaneKey, int], known_room: KnownRoom, legible: Legible
 ) -> Procedure[Sequence[Acceptance]]:
     at = yield from with_keys(alone=False)
-    depths = yield from _depths(requests, limits)
+    depths = yield from _depths(requests, limits, known_room, at)
     # By their number in the batch: nobody else has to be unique.
     answers: dict[int, Acceptance] = {}
     events: list[Event] = []
@@ -73,10 +75,10 @@ def accept(
 
 
 def accept_together(
-    requests: Sequence[Request], limits: Mapping[LaneKey, int], legible: Legible
+    requests: Sequence[Request], limits: Mapping[LaneKey, int], known_room: KnownRoom, legible: Legible
 ) -> Procedure[Sequence[Acceptance]]:
     """`NotTogether` unless all are accepted, now or by this very call made before."""
-    answers = yield from accept(requests, limits, legible)
+    answers = yield from accept(requests, limits, known_room, legible)
     if not all(_is_its_own(request, answer) for request, answer in zip(requests, answers, strict=True)):
         raise NotTogether(answers)
     return answers
@@ -165,11 +167,23 @@ def _fitting(
     return fitting, refused
 
 
-def _depths(requests: Sequence[Request], limits: Mapping[LaneKey, int]) -> Procedure[dict[LaneKey, int]]:
-    """How many wait in each lane, or `CLOSED`."""
-    lanes = sorted({request.lane for request in requests})
-    found = yield from ask_for_each("room", [{**lane._asdict(), "limit": limits[lane]} for lane in lanes])
-    return {rows.lane_key(row): CLOSED if row["mode"] == Mode.DRAINING.value else row["depth"] for row in found}
+def _depths(
+    requests: Sequence[Request], limits: Mapping[LaneKey, int], known_room: KnownRoom, at: Millis
+) -> Procedure[dict[LaneKey, int]]:
+    """How many wait in each lane, or `CLOSED`; 0 where there is surely room for all of these, and nobody counted."""
+    wanted = Counter(request.lane for request in requests)
+    most = {
+        lane: 0 if known_room.is_ample(lane, limits[lane], wanted[lane], at) else limits[lane]
+        for lane in sorted(wanted)
+    }
+    found = yield from ask_for_each("room", [{**lane._asdict(), "limit": limit} for lane, limit in most.items()])
+    depths: dict[LaneKey, int] = {}
+    for row in found:
+        lane = rows.lane_key(row)
+        depths[lane] = CLOSED if row["mode"] == Mode.DRAINING.value else row["depth"]
+        if most[lane]:
+            known_room.counted(lane, limits[lane], row["depth"], wanted[lane], at)
+    return depths
 
 
 def _known(requests: Mapping[int, Request], legible: Legible) -> Procedure[dict[int, Acceptance]]:

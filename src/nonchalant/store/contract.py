@@ -43,6 +43,7 @@ from nonchalant.ports import (
 )
 from nonchalant.store import accepting, auditing, hooking, keeping, owning, reading, retention, wishing
 from nonchalant.store.legible import Legible
+from nonchalant.store.room import KnownRoom
 from nonchalant.store.talk import Procedure, ask
 from nonchalant.webhooks import Delivery, DeliveryState, Parcel, Webhook
 from nonchalant.wishes import Wish
@@ -57,6 +58,7 @@ class SqlStore(ABC):
 
     def __init__(self) -> None:
         self._legible = Legible()
+        self._room = KnownRoom()
 
     @abstractmethod
     async def _write(self, procedure: Procedure[T]) -> T:
@@ -72,13 +74,13 @@ class SqlStore(ABC):
     # intake
 
     async def accept(self, requests: Sequence[Request], *, limits: Mapping[LaneKey, int]) -> Sequence[Acceptance]:
-        return await self._write(accepting.accept(requests, limits, self._legible))
+        return await self._write(accepting.accept(requests, limits, self._room, self._legible))
 
     async def accept_together(
         self, requests: Sequence[Request], *, limits: Mapping[LaneKey, int]
     ) -> Sequence[Acceptance]:
         try:
-            return await self._write(accepting.accept_together(requests, limits, self._legible))
+            return await self._write(accepting.accept_together(requests, limits, self._room, self._legible))
         except accepting.NotTogether as refusal:
             first, *_ = refusal.answers
             if not isinstance(first, Duplicate):

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import TypeVar
 
@@ -189,6 +190,8 @@ class Session:
             case Ask(query, columns, narrow):
                 return self._ask(query, columns, narrow=narrow)
             case AskForEach(query, each, common):
+                if not queries.gives_rows(self._sql[query]):
+                    return self._change_each(query, each, common)
                 answers = [self._ask(query, {**common, **columns}) for columns in each]
                 return Answer(
                     [row for answer in answers for row in answer.rows], sum(answer.count for answer in answers)
@@ -198,11 +201,21 @@ class Session:
             case Moment() | Keys():
                 return Answer([{"now": self._now}], 1)
             case Tell(events):
-                for event in events:
-                    self.run(_tell(event))
+                for is_plain, some in groupby(events, key=lambda event: fact_of(event) is None):
+                    if is_plain:
+                        self._change_each("insert_event", list(map(rows.event_columns, some)), {"fact": None})
+                    else:
+                        for event in some:
+                            self.run(_tell(event))
                 return Answer()
             case Number():
                 return Answer()  # with one writer, the rowid is a position that never becomes visible out of order
+
+    def _change_each(self, query: str, each: Sequence[Columns], common: Columns) -> Answer:
+        """Many rows by one statement that gives none back: half the time of one by one."""
+        common = {**common, "now": self._now}
+        changed = self._connection.executemany(self._sql[query], [{**common, **columns} for columns in each])
+        return Answer(count=changed.rowcount)
 
     def _ask(self, query: str, columns: Columns, *, narrow: bool = False) -> Answer:
         given = {**columns, "now": self._now}

@@ -15,7 +15,6 @@ from nonchalant.store.talk import Columns
 PLACEHOLDER = "nonchalant."
 
 _VALUE = re.compile(r"(?<!:):(\w+)")
-_GIVES_ROWS = re.compile(r"\A\s*(SELECT|WITH\b.*\bSELECT\b(?!.*\b(?:UPDATE|DELETE|INSERT)\b))|\bRETURNING\b", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class Statement:
     def of(cls, text: str) -> Statement:
         names: dict[str, int] = {}
         sql = _VALUE.sub(lambda found: f"${names.setdefault(found[1], len(names) + 1)}", text)
-        return cls(sql, tuple(names), _GIVES_ROWS.search(text) is not None)
+        return cls(sql, tuple(names), queries.gives_rows(text))
 
     def values(self, columns: Columns) -> list[Any]:
         return [_storable(columns[name]) for name in self.names]

@@ -1,0 +1,41 @@
+"""Room in queues: counted when it may run short, and not for every request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nonchalant.model import LaneKey, Millis
+
+# What was counted is believed for this long, and until one part in so many of the room was taken here. Nodes do not know
+# of each other's part: together they go beyond a limit by a hundredth for each other node, at most.
+BELIEVED: Millis = 1_000
+SHARES = 100
+
+
+@dataclass(slots=True)
+class _Counted:
+    at: Millis
+    limit: int
+    room: int
+    taken: int  # by this node, since
+
+
+class KnownRoom:
+    """What this node knows of the room in each lane, by the store's clock."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[LaneKey, _Counted] = {}
+
+    def is_ample(self, lane: LaneKey, limit: int, wanted: int, at: Millis) -> bool:
+        """Whether so many surely fit, without counting again. Then they are taken."""
+        known = self._lanes.get(lane)
+        if known is None or known.limit != limit or not 0 <= at - known.at < BELIEVED:
+            return False
+        if (known.taken + wanted) * SHARES > known.room:
+            return False
+        known.taken += wanted
+        return True
+
+    def counted(self, lane: LaneKey, limit: int, depth: int, wanted: int, at: Millis) -> None:
+        """How many waited before so many were to come."""
+        self._lanes[lane] = _Counted(at, limit, limit - depth, wanted)
