@@ -472,19 +472,23 @@ LIMIT 1;
 
 -- update_transaction --
 -- Guarded by the version that was read: still in that state, not held, same payload; and by the lane that is leased.
--- What gets a nonce must not be overdue. Fewer rows: someone else moved one. The lane is compared in a way that no index
--- serves: all of a lane's rows would be read for it.
+-- What gets a nonce must not be overdue. Fewer rows: someone else moved one. The lane stands in each row, where OFFSET 0
+-- keeps it, and is compared in a way that no index serves: else all of a lane's rows would be read for each.
 UPDATE nonchalant.transactions AS t SET
     state = new.state, version = new.version, held = new.held, nonce = new.nonce, hash = new.hash,
     receipt = new.receipt, deep = new.deep, forked = new.forked, failure = new.failure, attention = new.attention,
     updated_at = new.updated_at,
     ended_at = CASE WHEN new.state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired') THEN nonchalant.millis() END
-FROM unnest(
-    :id::TEXT[], :version::BIGINT[], :state::TEXT[], :held::BOOLEAN[], :nonce::BIGINT[], :hash::TEXT[],
-    :receipt::TEXT[], :deep::TEXT[], :forked::BOOLEAN[], :failure::TEXT[], :attention::TEXT[], :updated_at::BIGINT[]
-) AS new (id, version, state, held, nonce, hash, receipt, deep, forked, failure, attention, updated_at)
+FROM (
+    SELECT :chain_id::BIGINT AS chain_id, :address::TEXT AS address, given.*
+    FROM unnest(
+        :id::TEXT[], :version::BIGINT[], :state::TEXT[], :held::BOOLEAN[], :nonce::BIGINT[], :hash::TEXT[],
+        :receipt::TEXT[], :deep::TEXT[], :forked::BOOLEAN[], :failure::TEXT[], :attention::TEXT[], :updated_at::BIGINT[]
+    ) AS given (id, version, state, held, nonce, hash, receipt, deep, forked, failure, attention, updated_at)
+    OFFSET 0
+) AS new
 WHERE t.id = new.id AND t.version = new.version - 1
-    AND t.chain_id IS NOT DISTINCT FROM :chain_id AND t.address IS NOT DISTINCT FROM :address
+    AND t.chain_id IS NOT DISTINCT FROM new.chain_id AND t.address IS NOT DISTINCT FROM new.address
     AND (t.state <> 'queued' OR new.nonce IS NULL OR t.valid_until IS NULL OR t.valid_until > nonchalant.millis());
 
 -- rewrite_transaction --
@@ -636,8 +640,7 @@ WHERE NOT s.settled AND s.tx_id IS NOT DISTINCT FROM excluded.tx_id
     AND (s.kind = excluded.kind OR (s.kind = 'reservation' AND excluded.kind = 'filler'));
 
 -- settle_slot --
--- It is final. Fewer rows: one is bound to something else, or was final before. The lane stands in each row, and OFFSET 0
--- keeps it there: so each is found by its whole key, where all of a lane's slots would be read for each.
+-- It is final. Fewer rows: one is bound to something else, or was final before. Each is found by its whole key, as above.
 UPDATE nonchalant.slots AS s SET settled = TRUE, settled_at = nonchalant.millis(), receipt = new.receipt
 FROM (
     SELECT :chain_id::BIGINT AS chain_id, :address::TEXT AS address, given.*
@@ -698,11 +701,15 @@ WHERE a.chain_id = excluded.chain_id AND a.address = excluded.address
     AND a.nonce = excluded.nonce AND a.raw = excluded.raw;
 
 -- answer_attempt --
--- Fewer rows: the lane never signed one of them. It is compared in a way that no index serves.
+-- Fewer rows: the lane never signed one of them. It is compared as above.
 UPDATE nonchalant.attempts AS a SET sent_at = new.sent_at, answer = new.answer
-FROM unnest(:hash::TEXT[], :tx_id::TEXT[], :sent_at::BIGINT[], :answer::TEXT[]) AS new (hash, tx_id, sent_at, answer)
+FROM (
+    SELECT :chain_id::BIGINT AS chain_id, :address::TEXT AS address, given.*
+    FROM unnest(:hash::TEXT[], :tx_id::TEXT[], :sent_at::BIGINT[], :answer::TEXT[]) AS given (hash, tx_id, sent_at, answer)
+    OFFSET 0
+) AS new
 WHERE a.hash = new.hash AND coalesce(a.tx_id, '') = coalesce(new.tx_id, '')
-    AND a.chain_id IS NOT DISTINCT FROM :chain_id AND a.address IS NOT DISTINCT FROM :address;
+    AND a.chain_id IS NOT DISTINCT FROM new.chain_id AND a.address IS NOT DISTINCT FROM new.address;
 
 -- update_lane --
 -- No row: the lane was never declared. A hash that was forgotten stays so until another block is named: an owner that
