@@ -34,7 +34,7 @@ async def run(order: Order) -> Waits:
     written = requests.single(transfers(order.lanes, order.count))
     due = deque(zip(schedule(order.rate, order.count), list(written), strict=True))
     late: deque[tuple[float, bytes]] = deque()  # due, and all connections are busy
-    free: list[Connection] = []
+    free: deque[Connection] = deque()  # the one that waited longest goes next: a service closes those that nobody uses
     since: dict[Connection, float] = {}
     waits: list[float] = []
     done = asyncio.Event()
@@ -59,7 +59,7 @@ async def run(order: Order) -> Waits:
             while due and due[0][0] <= now:
                 after, request = due.popleft()
                 if free:
-                    ask(free.pop(), began + after, request)
+                    ask(free.popleft(), began + after, request)
                 else:
                     late.append((began + after, request))
             await asyncio.sleep(0.001)
