@@ -198,8 +198,8 @@ async def test_what_lost_its_nonce_waits_for_a_person_if_that_was_asked_for(
     await scene.pay("a", on_superseded=wish)
     await scene.sent()
     foreign = await scene.intrude(nonce=0, price=2 * GWEI)
-    unheard.off()
     await scene.chain.mine()
+    unheard.off()  # not before: sent again, ours might take its place in the pool
     await interlude()
     if wish == "hold":
         await scene.marked("a", "superseded", tick=scene.tick)

@@ -16,7 +16,7 @@ KEYS = [f"k{n}" for n in range(5)]
 
 
 async def displaced(scene: Scene, nonce: int, keys: Sequence[str] = KEYS) -> str:
-    """Theirs is in the pool at this nonce instead of ours, which no longer arrives; ours are sent. The hash."""
+    """Theirs was executed at this nonce instead of ours, which did not arrive before; ours are sent. The hash."""
     await scene.start()
     unheard = scene.proxy.timeout_before_acceptance(matching=lambda sent: sent.nonce == nonce)
     await scene.pay(*keys)
@@ -24,7 +24,8 @@ async def displaced(scene: Scene, nonce: int, keys: Sequence[str] = KEYS) -> str
     foreign = await scene.intrude(nonce=nonce, price=2 * GWEI)
     # What waits behind was held back by the gap.
     await scene.until(lambda: scene.pools(len(keys)), "all in the pool")
-    unheard.off()
+    await scene.chain.mine()
+    unheard.off()  # not before: sent again, ours might take its place in the pool
     return foreign
 
 
@@ -34,7 +35,6 @@ async def test_a_foreign_transaction_among_what_is_in_flight_moves_only_the_one_
 ) -> None:
     nonce = {"head": 0, "middle": 2, "tail": 4}[position]
     foreign = await displaced(scene, nonce)
-    await scene.chain.mine()
     others = [key for key in KEYS if key != KEYS[nonce]]
     await scene.become(State.MINED, keys=others)
     await interlude()
@@ -48,7 +48,6 @@ async def test_a_foreign_transaction_among_what_is_in_flight_moves_only_the_one_
 
 async def test_what_lost_its_nonce_is_not_queued_again_before_finality(scene: Scene, interlude: Interlude) -> None:
     foreign = await displaced(scene, 0)
-    await scene.chain.mine()
     await scene.become(State.MINED, keys=KEYS[1:])
     await interlude()
     await scene.seen()
@@ -60,7 +59,6 @@ async def test_what_lost_its_nonce_is_not_queued_again_before_finality(scene: Sc
 
 async def test_a_foreign_transaction_that_a_reorg_takes_back_costs_nothing(scene: Scene, interlude: Interlude) -> None:
     await displaced(scene, 0)
-    await scene.chain.mine()
     await scene.become(State.MINED, keys=KEYS[1:])
     await interlude()
     await scene.chain.reorg(1)
@@ -114,8 +112,8 @@ async def test_the_same_deed_done_by_somebody_else_is_held_and_not_done_again(
     await scene.pay("once")
     await scene.sent()
     foreign = await scene.intrude("once", nonce=0)
-    unheard.off()
     await scene.chain.mine()
+    unheard.off()
     await interlude()
     await scene.marked("once", "same_payload_executed", tick=scene.tick)
     await scene.pay("after")
@@ -167,8 +165,8 @@ async def test_two_strangers_at_two_nonces_displace_two(scene: Scene, interlude:
     await scene.sent()
     foreign = [await scene.intrude(f"theirs{nonce}", nonce=nonce, price=2 * GWEI) for nonce in (1, 3)]
     await scene.until(lambda: scene.pools(5), "all in the pool")
-    unheard.off()
     await scene.chain.mine()
+    unheard.off()
     await interlude()
     await scene.settle()
     moved = await scene.nonces(KEYS[1], KEYS[3])
