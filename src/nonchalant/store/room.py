@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from nonchalant.model import LaneKey, Millis
 
 # What was counted is believed for this long, and until one part in so many of the room was taken here. Nodes do not know
-# of each other's part: together they go beyond a limit by a hundredth for each other node, at most.
+# of each other's part: together they may go beyond a limit by a hundredth for each other node, and, as ever, by what they
+# accept at the very same moment.
 BELIEVED: Millis = 1_000
 SHARES = 100
 

