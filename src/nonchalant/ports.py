@@ -131,8 +131,9 @@ class Chain(Protocol):
     def digest(self, draft: Draft) -> bytes:
         """What the signer signs; `Unencodable` if the payload does not fit the chain."""
 
-    def seal(self, draft: Draft, signature: bytes) -> Sealed:
-        """The bytes to broadcast and their hash; `SignerFailed` unless the signature is the account's own."""
+    def seal(self, draft: Draft, signature: bytes, *, check: bool = True) -> Sealed:
+        """The bytes to broadcast and their hash; `SignerFailed` unless the signature is the account's own, as far as that
+        is to be checked."""
 
     def recognise(self, raw: bytes) -> Recognised:
         """What bytes that somebody else signed say, and who did; `Unencodable` if they are nothing the chain takes."""
@@ -142,6 +143,8 @@ class Signer(Protocol):
     """Holds the key of one account."""
 
     address: Address
+    # The key is in this process, and our own code signs with it: of many signatures one is checked, and not each.
+    in_process: bool
 
     async def sign(self, digests: Sequence[bytes]) -> Sequence[bytes]:
         """One signature a digest (r, s, and the recovery bit, 65 bytes); `SignerFailed` if it cannot now."""

@@ -16,6 +16,7 @@ def end() -> None:
 
 class Signs:
     address = "0x00"
+    in_process = False
 
     def __init__(self) -> None:
         self.calls = 0

@@ -180,6 +180,12 @@ def test_what_is_no_signature_of_the_account_is_refused(spoil):
         seal(SAMPLE, spoil(signed(SAMPLE)))
 
 
+def test_what_is_not_checked_is_the_same_bytes_and_must_still_be_canonical():
+    assert seal(SAMPLE, signed(SAMPLE), check=False) == seal(SAMPLE, signed(SAMPLE))
+    with pytest.raises(SignerFailed, match="65 bytes"):
+        seal(SAMPLE, b"", check=False)
+
+
 def test_a_chain_signs_nothing_for_another_chain():
     chain = EvmChain(1, [])
     with pytest.raises(Unencodable, match="chain 31337"):

@@ -112,8 +112,8 @@ class HeardChain:
     def digest(self, draft: Draft) -> bytes:
         return self._chain.digest(draft)
 
-    def seal(self, draft: Draft, signature: bytes) -> Sealed:
-        return self._chain.seal(draft, signature)
+    def seal(self, draft: Draft, signature: bytes, *, check: bool = True) -> Sealed:
+        return self._chain.seal(draft, signature, check=check)
 
     def recognise(self, raw: bytes) -> Recognised:
         return self._chain.recognise(raw)

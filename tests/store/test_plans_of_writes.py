@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
@@ -46,8 +45,7 @@ async def test_a_row_is_found_by_its_whole_key(
 
 async def planned(store: PostgresStore, query: str, each: Sequence[Columns], common: Columns) -> str:
     """As one of the store's own transactions would carry it out."""
-    statement = store._sql[query]
-    values: list[Any] = statement.values_of_each(each, common)
+    statement, values = store._sql.for_each(query, each, common)
     async with store._work.transaction() as connection:
         return "\n".join(row[0] for row in await connection.fetch(f"EXPLAIN {statement.sql}", *values))
 

@@ -21,6 +21,7 @@ class LocalSigner:
     """Signs for one account with a key in memory. Shows its address and never its key."""
 
     __slots__ = ("_key", "address")
+    in_process = True
 
     def __init__(self, key: PrivateKey) -> None:
         self._key = key

@@ -91,8 +91,8 @@ class SimChain:
     def digest(self, draft: Draft) -> bytes:
         return wire.digest(draft)
 
-    def seal(self, draft: Draft, signature: bytes) -> Sealed:
-        return wire.seal(draft, signature)
+    def seal(self, draft: Draft, signature: bytes, *, check: bool = True) -> Sealed:
+        return wire.seal(draft, signature, check=check)
 
     def recognise(self, raw: bytes) -> Recognised:
         return wire.recognise(raw)

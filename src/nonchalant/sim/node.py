@@ -46,9 +46,9 @@ class NodeChain:
         self._poisons.encode(draft)
         return self.truth.digest(draft)
 
-    def seal(self, draft: Draft, signature: bytes) -> Sealed:
+    def seal(self, draft: Draft, signature: bytes, *, check: bool = True) -> Sealed:
         self._poisons.seal(draft)
-        return self.truth.seal(draft, signature)
+        return self.truth.seal(draft, signature, check=check)
 
     def recognise(self, raw: bytes) -> Recognised:
         return self.truth.recognise(raw)

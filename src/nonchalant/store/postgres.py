@@ -256,8 +256,7 @@ class PostgresStore(SqlStore):
                 statement = self._sql.narrowed(query, given) if narrow else self._sql[query]
                 return await self._ask(connection, statement.sql, statement.values(columns), statement.gives_rows)
             case AskForEach(query, each, common):
-                statement = self._sql[query]
-                values = statement.values_of_each(each, common)
+                statement, values = self._sql.for_each(query, each, common)
                 return await self._ask(connection, statement.sql, values, statement.gives_rows)
             case Fence(lease):
                 # Before the question: answers on other connections may overtake this one.

@@ -15,6 +15,14 @@ from nonchalant.store.talk import Columns
 PLACEHOLDER = "nonchalant."
 
 _VALUE = re.compile(r"(?<!:):(\w+)")
+_LISTED = re.compile(r"(?<!:):(\w+)::(\w+)\[\]")
+
+# The driver looks at each value of a list several times; most columns of a batch have one value in all of its rows, which
+# the server can repeat as well. Below so many rows it does not matter, and a statement has at most so many such forms: each
+# is prepared and planned by itself, on every connection.
+WORTH_SHORTENING = 8
+MOST_FORMS = 8
+ROWS = "rows_of_this_batch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +40,6 @@ class Statement:
     def values(self, columns: Columns) -> list[Any]:
         return [_storable(columns[name]) for name in self.names]
 
-    def values_of_each(self, each: Sequence[Columns], common: Columns) -> list[Any]:
-        """Arrays, one value a row, of what differs; what is common stays as it is."""
-        own = each[0].keys()
-        return [
-            _storables([columns[name] for columns in each]) if name in own else _storable(common[name])
-            for name in self.names
-        ]
-
 
 class Statements:
     """All of them, for one schema."""
@@ -48,6 +48,7 @@ class Statements:
         self._texts: Mapping[str, str] = {name: in_schema(text, schema) for name, text in _texts().items()}
         self._known = {name: Statement.of(text) for name, text in self._texts.items()}
         self._narrowed: dict[tuple[str, frozenset[str]], Statement] = {}
+        self._forms: dict[str, dict[frozenset[str], Statement]] = {name: {} for name in self._texts}
 
     def __getitem__(self, name: str) -> Statement:
         return self._known[name]
@@ -56,6 +57,50 @@ class Statements:
         if (name, given) not in self._narrowed:
             self._narrowed[name, given] = Statement.of(queries.narrowed(self._texts[name], given))
         return self._narrowed[name, given]
+
+    def for_each(self, name: str, each: Sequence[Columns], common: Columns) -> tuple[Statement, list[Any]]:
+        """The statement, with lists of what differs from row to row; what is common stays as it is."""
+        own = each[0].keys()
+        lists = {
+            column: _storables([columns[column] for columns in each])
+            for column in self._known[name].names
+            if column in own
+        }
+        same = _same(lists) if len(each) >= WORTH_SHORTENING else frozenset[str]()
+        statement, shortened = self._form(name, same)
+        given = {**common, ROWS: len(each)}
+        return statement, [
+            _storable(given[column])
+            if column not in lists
+            else lists[column][0]
+            if column in shortened
+            else lists[column]
+            for column in statement.names
+        ]
+
+    def _form(self, name: str, same: frozenset[str]) -> tuple[Statement, frozenset[str]]:
+        """The one for which all that is the same is one value, or as much of it as some known form has."""
+        forms = self._forms[name]
+        if same not in forms and len(forms) < MOST_FORMS:
+            forms[same] = Statement.of(_shortened(self._texts[name], same))
+        if same not in forms:
+            same = max((known for known in forms if known <= same), key=len, default=frozenset())
+        return forms.get(same, self._known[name]), same
+
+
+def _same(lists: Mapping[str, list[Any]]) -> frozenset[str]:
+    """The columns that have one value in all rows."""
+    return frozenset(column for column, values in lists.items() if values.count(values[0]) == len(values))
+
+
+def _shortened(text: str, same: frozenset[str]) -> str:
+    """The query, with one value for each of these columns in place of a list."""
+
+    def repeated(found: re.Match[str]) -> str:
+        column, kind = found[1], found[2]
+        return f"array_fill(:{column}::{kind}, ARRAY[:{ROWS}::INT])" if column in same else found[0]
+
+    return _LISTED.sub(repeated, text)
 
 
 def in_schema(sql: str, schema: str) -> str:

@@ -57,6 +57,8 @@ LONG_LEASE = 300
 class Fickle:
     """A signer that can fail, and can sign for somebody else."""
 
+    in_process = False
+
     def __init__(self, signer: Signer) -> None:
         self.address = signer.address
         self.signer = signer

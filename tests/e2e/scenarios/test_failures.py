@@ -24,6 +24,7 @@ KEYS = ["a", "b", "c"]
 
 class Down:
     address = ALICE
+    in_process = False
 
     async def sign(self, digests: Sequence[bytes]) -> Sequence[bytes]:
         raise SignerFailed("the signer does not answer")

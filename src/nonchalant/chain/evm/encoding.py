@@ -60,10 +60,13 @@ def digest(draft: Draft) -> bytes:
     return keccak(unsigned(draft))
 
 
-def seal(draft: Draft, signature: bytes) -> Sealed:
-    """The signed bytes and their hash; `SignerFailed` unless the signature is the account's own and canonical."""
+def seal(draft: Draft, signature: bytes, *, check: bool = True) -> Sealed:
+    """The signed bytes and their hash; `SignerFailed` unless the signature is canonical and, where that is checked, the
+    account's own."""
     kind, fields = _unsigned(draft)
-    r, s, parity = _verified(draft, keccak(_to_sign(draft, kind, fields)), signature)
+    r, s, parity = _canonical(draft.lane.address, signature)
+    if check:
+        _verify(draft.lane.address, keccak(_to_sign(draft, kind, fields)), signature)
     v = draft.lane.chain_id * 2 + 35 + parity if kind == b"" else parity
     raw = kind + rlp((*fields, v, r, s))
     return Sealed(raw, "0x" + keccak(raw).hex())
@@ -100,13 +103,16 @@ def _unsigned(draft: Draft) -> tuple[bytes, tuple[Rlp, ...]]:
     return b"", (draft.nonce, fees.max_fee, draft.gas, to, payload.value, payload.data)
 
 
-def _verified(draft: Draft, message: bytes, signature: bytes) -> tuple[int, int, int]:
-    account = draft.lane.address
+def _canonical(account: str, signature: bytes) -> tuple[int, int, int]:
     if len(signature) != 65 or signature[64] > 1:
         raise SignerFailed(f"the signer of {account} gave no 65 bytes of r, s and a recovery bit of 0 or 1")
     r, s = int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:64], "big")
     if s > HIGHEST_S:
         raise SignerFailed(f"the signer of {account} gave a signature with a high s, which chains refuse (EIP-2)")
+    return r, s, signature[64]
+
+
+def _verify(account: str, message: bytes, signature: bytes) -> None:
     try:
         key = PublicKey.from_signature_and_message(signature, message, hasher=None)
     except ValueError:
@@ -114,7 +120,6 @@ def _verified(draft: Draft, message: bytes, signature: bytes) -> tuple[int, int,
     signed_by = address_of(key.format(compressed=False))
     if signed_by != account:
         raise SignerFailed(f"the signer of {account} signed as {signed_by}; correct its key in [[accounts]]")
-    return r, s, signature[64]
 
 
 def _fits(what: str, amount: int, highest: int) -> None:

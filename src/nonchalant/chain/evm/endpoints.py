@@ -404,9 +404,9 @@ class EvmChain:
         self._must_be_ours(draft)
         return encoding.digest(draft)
 
-    def seal(self, draft: Draft, signature: bytes) -> Sealed:
+    def seal(self, draft: Draft, signature: bytes, *, check: bool = True) -> Sealed:
         self._must_be_ours(draft)
-        return encoding.seal(draft, signature)
+        return encoding.seal(draft, signature, check=check)
 
     def recognise(self, raw: bytes) -> Recognised:
         try:
