@@ -28,19 +28,30 @@ COPIES: Final = {
     },
     "slots": {"nonce": f"nonce - {PER_LANE} * g", "tx_id": "tx_id || '~' || g"},
     "attempts": {"nonce": f"nonce - {PER_LANE} * g", "tx_id": "tx_id || '~' || g", "hash": HASH},
-    "events": {
-        "position": "position + (SELECT last FROM numbering) * g",
+    "told_events": {
+        "told": "told + ((SELECT max(telling) FROM tellings) * g << 20)",
         "tx_id": "tx_id || '~' || g",
         "fact": "fact || '~' || g",
     },
+    "tellings": {
+        "telling": "telling + (SELECT max(telling) FROM tellings) * g",
+        "base": "base + (SELECT last FROM numbering) * g",
+    },
+}
+# Of all tables it is the transactions' part that is copied.
+WHOSE: Final = {
+    "transactions": "TRUE",
+    "tellings": "telling IN (SELECT told >> 20 FROM told_events WHERE tx_id IS NOT NULL)",
 }
 COLUMNS: Final = """
 SELECT column_name FROM information_schema.columns
-WHERE table_schema = 'nonchalant' AND table_name = $1 AND is_identity = 'NO' ORDER BY ordinal_position
+WHERE table_schema = 'nonchalant' AND table_name = $1 AND is_generated = 'NEVER' AND (is_identity = 'NO' OR identity_generation = 'BY DEFAULT')
+ORDER BY ordinal_position
 """
 AFTER: Final = (
     "SELECT setval('places', (SELECT max(place) FROM transactions))",
-    "UPDATE numbering SET last = (SELECT max(position) FROM events)",
+    "SELECT setval(pg_get_serial_sequence('tellings', 'telling'), (SELECT max(telling) FROM tellings))",
+    "UPDATE numbering SET last = (SELECT max(base + events) FROM tellings) - 1",
 )
 
 
@@ -63,10 +74,9 @@ async def _copy(store: str, times: int) -> None:
             columns = [row["column_name"] for row in await connection.fetch(COLUMNS, table)]
             names = ", ".join(f'"{name}"' for name in columns)
             values = ", ".join(changed.get(name, f'"{name}"') for name in columns)
-            whose = "id" if table == "transactions" else "tx_id"
             await connection.execute(
                 f"INSERT INTO {table} ({names}) SELECT {values} FROM {table}, generate_series(1, $1::BIGINT) AS g"
-                f" WHERE {whose} IS NOT NULL",
+                f" WHERE {WHOSE.get(table, 'tx_id IS NOT NULL')}",
                 times,
             )
         for statement in AFTER:

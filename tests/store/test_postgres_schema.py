@@ -174,7 +174,7 @@ async def test_what_a_node_had_prepared_before_a_step_fails_once_at_most_and_can
     acts: list[Callable[[], Awaitable[object]]] = [lambda: accept(store, "tx"), lambda: store.load(lease)]
     for act in acts:
         await act()
-    tables = ("lanes", "slots", "transactions", "attempts", "events", "wishes")
+    tables = ("lanes", "slots", "transactions", "attempts", "told_events", "wishes")
     await postgres_schema.migrate(
         installation, "x", later(";".join(f"ALTER TABLE nonchalant.{table} ADD COLUMN more TEXT" for table in tables))
     )
@@ -266,3 +266,29 @@ async def test_an_installation_of_the_first_version_is_led_to_the_schema_that_a_
     ]
     assert found == new
     await old.close()
+
+
+async def test_what_was_told_before_the_step_keeps_its_position_and_what_had_none_gets_the_next(
+    postgres: Cluster,
+) -> None:
+    frozen = (ROOT / "tests" / "data" / "postgres-schema-1.sql").read_text()
+    installation = Installation.parse(f"{postgres.dsn}?schema=told")
+    async with postgres_schema.connected(installation) as connection:
+        await connection.execute("DROP SCHEMA IF EXISTS told CASCADE")
+        await postgres_schema.advance(connection, installation, [Migration(1, "schema", frozen)], "x")
+        await connection.execute(
+            "INSERT INTO told.events (position, kind, chain_id, address, at, data)"
+            " SELECT position, 'lane.filled', 1, '0x00', at, '{}'"
+            " FROM (VALUES (3, 1), (2, 2), (7, 3), (NULL, 4)) AS old (position, at);"
+            " UPDATE told.numbering SET last = 7"
+        )
+    await postgres_schema.migrate(installation, "x")
+    store = await open_patiently(f"{postgres.dsn}?schema=told")
+    try:
+        await store.declare([LANE])
+        await accept(store, "new")
+        told = [(event.position, event.at) for event in await store.events_after(0, limit=9)]
+        assert told[:4] == [(2, 2), (3, 1), (7, 3), (8, 4)]
+        assert [event.position for event in await store.history("new")] == [9]
+    finally:
+        await store.close()

@@ -206,12 +206,16 @@ async def test_ears_that_were_cut_off_grow_again(store: PostgresStore, postgres:
 async def test_positions_go_on_after_retention_took_what_was_being_numbered(
     store: PostgresStore, postgres: Cluster
 ) -> None:
-    await accept(store, "a", "b", "c")
+    for name in ("a", "b", "c"):
+        await accept(store, name)
     retention = await asyncpg.connect(postgres.dsn)
     try:
         deleting = retention.transaction()
         await deleting.start()
-        await retention.execute(f"DELETE FROM {store.schema}.events WHERE tx_id = 'b'")
+        telling = await retention.fetchval(
+            f"DELETE FROM {store.schema}.told_events WHERE tx_id = 'b' RETURNING told >> 20"
+        )
+        await retention.execute(f"DELETE FROM {store.schema}.tellings WHERE telling = $1", telling)
         reading = await begun(store, store.events_after(0, limit=99))
         assert not reading.done()
         await deleting.commit()
@@ -220,3 +224,25 @@ async def test_positions_go_on_after_retention_took_what_was_being_numbered(
     await reading
     await accept(store, "d")
     assert [event.tx_id for event in await store.events_after(0, limit=99)] == ["a", "c", "d"]
+
+
+async def test_a_telling_goes_with_the_last_that_was_told_in_it(store: PostgresStore) -> None:
+    """Of what tells the same again, and of what retention removes."""
+    lease = await take(store)
+
+    async def tellings() -> int:
+        await store.last_position()  # whoever reads gives positions
+        return int((await sql(store, "SELECT count(*) AS n FROM tellings"))[0]["n"])
+
+    before = await tellings()
+    repeat = Event(kind="lane.attention", lane=LANE, at=0, data={"code": "chain_trouble"})
+    for _ in range(5):
+        await store.commit(Change(events=(repeat,)), lease)
+        await store.last_position()
+    await store.commit(Change(events=(told(1), repeat)), lease)
+    await store.commit(Change(events=(repeat,)), lease)
+    # The first, the newest, and the one in which something else was told.
+    assert await tellings() == before + 3
+    await sql(store, "UPDATE told_events SET at = 0")
+    await store.forget_settled(older_than=1, limit=99)
+    assert await tellings() == 0

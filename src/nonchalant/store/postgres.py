@@ -270,7 +270,9 @@ class PostgresStore(SqlStore):
                 return await self._take(connection, Ask("own_keys" if alone else "share_keys"))
             case Tell(events):
                 each = [{**rows.event_columns(event), "fact": fact_of(event)} for event in events]
-                return await self._take(connection, AskForEach("insert_event", each))
+                repeats = any(columns["fact"] is not None for columns in each)
+                common = {"count": len(each), "repeats": repeats}
+                return await self._take(connection, AskForEach("insert_event", each, common))
             case Number():
                 if (await self._take(connection, Ask("unnumbered"))).rows:
                     with suppress(Locked):  # somebody else is at it, or froze there: what has a position can be read

@@ -83,8 +83,8 @@ BROKEN = {
         "UPDATE attempts SET tx_id = (SELECT id FROM transactions WHERE idempotency_key = 'a') WHERE nonce = 1"
     ),
     "P6: .*epochs do not rise": (
-        "INSERT INTO events (position, kind, chain_id, address, at, data)"
-        " SELECT position + 1000, kind, chain_id, address, at, data FROM events WHERE kind = 'lane.lease'"
+        "INSERT INTO told_events (told, kind, chain_id, address, at, data)"
+        " SELECT told + 1000, kind, chain_id, address, at, data FROM told_events WHERE kind = 'lane.lease'"
     ),
     "who stops in good order leaves no lease": f"UPDATE leases SET owner = '{STOPPED}'",
     "P6: .*a stale owner wrote": "UPDATE attempts SET epoch = epoch + 1 WHERE nonce = 0",

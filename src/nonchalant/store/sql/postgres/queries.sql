@@ -733,14 +733,17 @@ WHERE l.chain_id = new.chain_id AND l.address = new.address;
 
 -- insert_event --
 -- Without a position: that is given to what is committed.
-INSERT INTO nonchalant.events (kind, chain_id, address, tx_id, at, data, fact)
-SELECT kind, chain_id, address, tx_id, at, data, fact FROM unnest(
+WITH telling AS (
+    INSERT INTO nonchalant.tellings (events, repeats) VALUES (:count, :repeats) RETURNING telling
+)
+INSERT INTO nonchalant.told_events (told, kind, chain_id, address, tx_id, at, data, fact)
+SELECT telling << 20 | n - 1, kind, chain_id, address, tx_id, at, data, fact FROM telling, unnest(
     :kind::TEXT[], :chain_id::BIGINT[], :address::TEXT[], :tx_id::TEXT[], :at::BIGINT[], :data::TEXT[], :fact::TEXT[]
 ) WITH ORDINALITY AS new (kind, chain_id, address, tx_id, at, data, fact, n)
 ORDER BY n;
 
 -- unnumbered --
-SELECT 1 FROM nonchalant.events WHERE position IS NULL LIMIT 1;
+SELECT 1 FROM nonchalant.tellings WHERE base IS NULL LIMIT 1;
 
 -- lock_numbering --
 -- One writer at a time gives positions; what it can see when it has the lock, it numbers, and nobody sees a number before
@@ -749,45 +752,60 @@ SELECT last FROM nonchalant.numbering FOR UPDATE;
 
 -- number_events --
 -- In the order in which they were told: what caused another was told before it.
--- By where they lie: whoever numbers is alone. Only retention may take one away meanwhile.
 WITH fresh AS (
-    SELECT ctid, row_number() OVER (ORDER BY told) AS n FROM nonchalant.events WHERE position IS NULL
+    SELECT telling, (sum(events) OVER (ORDER BY telling) - events)::BIGINT AS before FROM nonchalant.tellings
+    WHERE base IS NULL
 )
-UPDATE nonchalant.events AS e SET position = :last + fresh.n FROM fresh WHERE e.ctid = fresh.ctid;
+UPDATE nonchalant.tellings AS t SET base = :last + 1 + fresh.before FROM fresh WHERE t.telling = fresh.telling;
 
 -- join_repeats --
 -- The newest of those that tell the same says how often it was told, and since when. What is committed meanwhile has no
 -- position yet, and is left for the next time.
 WITH fresh AS (
-    SELECT fact, max(told) AS newest, count(*) AS n FROM nonchalant.events
-    WHERE position > :last AND fact IS NOT NULL GROUP BY fact
+    SELECT e.fact, max(e.told) AS newest, count(*) AS n FROM nonchalant.tellings AS t
+    JOIN nonchalant.told_events AS e ON e.told >= t.telling << 20 AND e.told < t.telling + 1 << 20
+    WHERE t.base > :last AND t.repeats AND e.fact IS NOT NULL GROUP BY e.fact
 ), told AS (
     SELECT
-        fresh.fact, fresh.newest, fresh.n + coalesce(max(e.times) FILTER (WHERE e.position <= :last), 0) AS times,
+        fresh.fact, fresh.newest, fresh.n + coalesce(max(e.times) FILTER (WHERE t.base <= :last), 0) AS times,
         min(e.told) AS first
-    FROM fresh JOIN nonchalant.events AS e ON e.fact = fresh.fact AND e.position IS NOT NULL
+    FROM fresh
+    JOIN nonchalant.told_events AS e ON e.fact = fresh.fact
+    JOIN nonchalant.tellings AS t ON t.telling = e.told >> 20 AND t.base IS NOT NULL
     GROUP BY fresh.fact, fresh.newest, fresh.n
 )
-UPDATE nonchalant.events AS e SET times = told.times, since = coalesce(first.since, first.at)
-FROM told JOIN nonchalant.events AS first ON first.fact = told.fact AND first.told = told.first
-WHERE e.fact = told.fact AND e.told = told.newest AND told.newest <> told.first;
+UPDATE nonchalant.told_events AS e SET times = told.times, since = coalesce(first.since, first.at)
+FROM told JOIN nonchalant.told_events AS first ON first.told = told.first
+WHERE e.told = told.newest AND told.newest <> told.first;
 
 -- drop_repeats --
--- What lies between the first and the newest of the same fact goes.
-DELETE FROM nonchalant.events AS e
-USING (
-    SELECT all_told.fact, min(all_told.told) AS first, max(all_told.told) AS newest
-    FROM nonchalant.events AS all_told
-    WHERE all_told.position IS NOT NULL AND all_told.fact IN (
-        SELECT fresh.fact FROM nonchalant.events AS fresh WHERE fresh.position > :last AND fresh.fact IS NOT NULL
-    )
-    GROUP BY all_told.fact
-) AS told
-WHERE e.fact = told.fact AND e.position IS NOT NULL AND e.told <> told.first AND e.told <> told.newest;
+-- What lies between the first and the newest of the same fact goes, and with it every telling of which nothing is left.
+WITH fresh AS (
+    SELECT DISTINCT e.fact FROM nonchalant.tellings AS t
+    JOIN nonchalant.told_events AS e ON e.told >= t.telling << 20 AND e.told < t.telling + 1 << 20
+    WHERE t.base > :last AND t.repeats AND e.fact IS NOT NULL
+), numbered AS (
+    SELECT e.fact, e.told FROM fresh
+    JOIN nonchalant.told_events AS e ON e.fact = fresh.fact
+    JOIN nonchalant.tellings AS t ON t.telling = e.told >> 20 AND t.base IS NOT NULL
+), between_them AS (
+    SELECT told FROM (
+        SELECT told, min(told) OVER (PARTITION BY fact) AS first, max(told) OVER (PARTITION BY fact) AS newest FROM numbered
+    ) AS ranked WHERE told <> first AND told <> newest
+), gone AS (
+    DELETE FROM nonchalant.told_events AS e USING between_them WHERE e.told = between_them.told RETURNING e.told
+)
+DELETE FROM nonchalant.tellings AS t
+USING (SELECT told >> 20 AS telling, count(*) AS n FROM gone GROUP BY told >> 20) AS less
+WHERE t.telling = less.telling AND less.n = (
+    SELECT count(*) FROM nonchalant.told_events AS e WHERE e.told >= t.telling << 20 AND e.told < t.telling + 1 << 20
+);
 
 -- end_numbering --
 -- By what was given, not by how many: retention may have taken one of them away meanwhile.
-UPDATE nonchalant.numbering SET last = greatest(last, (SELECT max(position) FROM nonchalant.events));
+UPDATE nonchalant.numbering SET last = greatest(
+    last, (SELECT base + events - 1 FROM nonchalant.tellings WHERE base IS NOT NULL ORDER BY base DESC LIMIT 1)
+);
 
 -- ended_before --
 -- What ended so long ago and may be removed, lane by lane: all of its slots are final, and its lane is in order.
@@ -832,7 +850,18 @@ WHERE s.chain_id = old.chain_id AND s.address = old.address AND s.nonce = old.no
 DELETE FROM nonchalant.attempts WHERE tx_id = ANY (:id::TEXT[]);
 
 -- remove_history --
-DELETE FROM nonchalant.events WHERE tx_id = ANY (:id::TEXT[]) RETURNING position;
+-- And every telling of which nothing is left.
+WITH gone AS (
+    DELETE FROM nonchalant.told_events WHERE tx_id = ANY (:id::TEXT[]) RETURNING told
+), emptied AS (
+    DELETE FROM nonchalant.tellings AS t
+    USING (SELECT told >> 20 AS telling, count(*) AS n FROM gone GROUP BY told >> 20) AS less
+    WHERE t.telling = less.telling AND less.n = (
+        SELECT count(*) FROM nonchalant.told_events AS e WHERE e.told >= t.telling << 20 AND e.told < t.telling + 1 << 20
+    )
+)
+SELECT t.base + (gone.told & 1048575) AS position
+FROM gone JOIN nonchalant.tellings AS t ON t.telling = gone.told >> 20;
 
 -- raise_forgotten --
 UPDATE nonchalant.meta SET forgotten = greatest(forgotten, :position);
@@ -856,9 +885,19 @@ DELETE FROM nonchalant.attempts WHERE number IN (
 );
 
 -- remove_lane_events --
-DELETE FROM nonchalant.events WHERE ctid = ANY (
-    ARRAY (SELECT ctid FROM nonchalant.events WHERE tx_id IS NULL AND at < :before LIMIT :limit)
-) RETURNING position;
+WITH gone AS (
+    DELETE FROM nonchalant.told_events WHERE told = ANY (
+        ARRAY (SELECT told FROM nonchalant.told_events WHERE tx_id IS NULL AND at < :before LIMIT :limit)
+    ) RETURNING told
+), emptied AS (
+    DELETE FROM nonchalant.tellings AS t
+    USING (SELECT told >> 20 AS telling, count(*) AS n FROM gone GROUP BY told >> 20) AS less
+    WHERE t.telling = less.telling AND less.n = (
+        SELECT count(*) FROM nonchalant.told_events AS e WHERE e.told >= t.telling << 20 AND e.told < t.telling + 1 << 20
+    )
+)
+SELECT t.base + (gone.told & 1048575) AS position
+FROM gone JOIN nonchalant.tellings AS t ON t.telling = gone.told >> 20;
 
 -- remove_strangers --
 DELETE FROM nonchalant.strangers WHERE hash IN (
@@ -935,12 +974,33 @@ SELECT * FROM nonchalant.attempts WHERE tx_id = ANY (:tx_id::TEXT[]) ORDER BY nu
 SELECT * FROM nonchalant.events WHERE tx_id = :tx_id AND position IS NOT NULL ORDER BY position;
 
 -- lane_history --
+-- In the order in which they were told, from the newest down, or from the one at a position.
 SELECT * FROM nonchalant.events
-WHERE chain_id = :chain_id AND address = :address AND substr(kind, 1, 5) = 'lane.' AND position < :before
-ORDER BY position DESC LIMIT :limit;
+WHERE chain_id = :chain_id AND address = :address AND substr(kind, 1, 5) = 'lane.' AND position IS NOT NULL
+    AND told < CASE
+        WHEN :before > (SELECT last FROM nonchalant.numbering) THEN 9223372036854775807
+        ELSE (
+            SELECT (t.telling << 20) + least(:before - t.base, 1048576) FROM nonchalant.tellings AS t
+            WHERE t.base <= :before ORDER BY t.base DESC LIMIT 1
+        )
+    END
+ORDER BY told DESC LIMIT :limit;
 
 -- events_after --
-SELECT * FROM nonchalant.events WHERE position > :position ORDER BY position LIMIT :limit;
+-- Each telling has something in it, so no more of them are looked at than events are wanted; of the first, some may lie
+-- before.
+SELECT told.position, told.kind, told.chain_id, told.address, told.tx_id, told.at, told.data, told.times, told.since
+FROM (
+    SELECT telling, base FROM nonchalant.tellings
+    WHERE base >= coalesce((SELECT max(base) FROM nonchalant.tellings WHERE base <= :position), 0)
+    ORDER BY base LIMIT :limit + 1
+) AS t
+CROSS JOIN LATERAL (
+    SELECT t.base + (e.told & 1048575) AS position, e.* FROM nonchalant.told_events AS e
+    WHERE e.told >= t.telling << 20 AND e.told < t.telling + 1 << 20
+) AS told
+WHERE told.position > :position
+ORDER BY told.position LIMIT :limit;
 
 -- event_range --
 -- The last position that was given, whether or not its event is still there, and the last one that retention took away.
@@ -1148,4 +1208,7 @@ DELETE FROM nonchalant.deliveries WHERE (webhook_id, position) IN (
 
 -- position_since --
 -- The first event of this time or later.
-SELECT position FROM nonchalant.events WHERE at >= :since AND position IS NOT NULL ORDER BY position LIMIT 1;
+SELECT t.base + (e.told & 1048575) AS position FROM nonchalant.tellings AS t
+JOIN nonchalant.told_events AS e ON e.told >= t.telling << 20 AND e.told < t.telling + 1 << 20
+WHERE t.base IS NOT NULL AND e.at >= :since
+ORDER BY t.base, e.told LIMIT 1;
