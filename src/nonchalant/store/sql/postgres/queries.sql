@@ -987,20 +987,7 @@ WHERE chain_id = :chain_id AND address = :address AND substr(kind, 1, 5) = 'lane
 ORDER BY told DESC LIMIT :limit;
 
 -- events_after --
--- Each telling has something in it, so no more of them are looked at than events are wanted; of the first, some may lie
--- before.
-SELECT told.position, told.kind, told.chain_id, told.address, told.tx_id, told.at, told.data, told.times, told.since
-FROM (
-    SELECT telling, base FROM nonchalant.tellings
-    WHERE base >= coalesce((SELECT max(base) FROM nonchalant.tellings WHERE base <= :position), 0)
-    ORDER BY base LIMIT :limit + 1
-) AS t
-CROSS JOIN LATERAL (
-    SELECT t.base + (e.told & 1048575) AS position, e.* FROM nonchalant.told_events AS e
-    WHERE e.told >= t.telling << 20 AND e.told < t.telling + 1 << 20
-) AS told
-WHERE told.position > :position
-ORDER BY told.position LIMIT :limit;
+SELECT * FROM nonchalant.told_after(:position, :limit);
 
 -- event_range --
 -- The last position that was given, whether or not its event is still there, and the last one that retention took away.
