@@ -249,6 +249,10 @@ def _cost(attempt: Attempt, tx: Transaction | None) -> Wei:
     return value + attempt.gas * attempt.fees.max_fee
 
 
+# What changes what the user asks for.
+_REWRITING = (lifecycle.Valued, lifecycle.Replaced)
+
+
 class Work:
     """One change of a lane in the making. It reads its own writes; nothing is true before it is committed."""
 
@@ -274,7 +278,7 @@ class Work:
         moved, events = lifecycle.step(self._after.get(tx.id, tx), move, self.at)
         self._after[tx.id] = lifecycle.one_version_on(moved, self._before[tx.id])
         self._events += events
-        if isinstance(move, lifecycle.Valued | lifecycle.Replaced):
+        if isinstance(move, _REWRITING):
             self._rewritten.add(tx.id)
         return self._after[tx.id]
 

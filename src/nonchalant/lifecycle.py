@@ -7,7 +7,8 @@ the docs is drawn from the table, and the schema's CHECKs repeat it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from nonchalant.errors import IllegalMove
 from nonchalant.model import (
@@ -27,21 +28,18 @@ from nonchalant.model import (
 from nonchalant.values import replace
 
 
-@dataclass(frozen=True, slots=True)
-class Assigned:
+class Assigned(Struct, frozen=True, gc=False):
     """It got a slot and a signed attempt, in the same commit."""
 
     nonce: int
     hash: Hash
 
 
-@dataclass(frozen=True, slots=True)
-class Broadcast:
+class Broadcast(Struct, frozen=True, gc=False):
     """A node may have its bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Repriced:
+class Repriced(Struct, frozen=True, gc=False):
     """A further attempt was signed for its slot: a better price, a replacement, or what cancels it."""
 
     hash: Hash
@@ -49,58 +47,49 @@ class Repriced:
     kind: AttemptKind = AttemptKind.BUMP
 
 
-@dataclass(frozen=True, slots=True)
-class Valued:
+class Valued(Struct, frozen=True, gc=False):
     """The user names another price for it."""
 
     fees: Speed | Fees
 
 
-@dataclass(frozen=True, slots=True)
-class Replaced:
+class Replaced(Struct, frozen=True, gc=False):
     """The user wants another payload in its place."""
 
     payload: Payload
 
 
-@dataclass(frozen=True, slots=True)
-class Included:
+class Included(Struct, frozen=True, gc=False):
     """The linked chain shows one of its attempts executed."""
 
     receipt: Receipt
 
 
-@dataclass(frozen=True, slots=True)
-class Reorged:
+class Reorged(Struct, frozen=True, gc=False):
     """The block that executed it left the linked chain."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deepened:
+class Deepened(Struct, frozen=True, gc=False):
     """As many blocks as were asked for are linked above it, or it is final with fewer."""
 
     blocks: tuple[BlockRef, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Forked:
+class Forked(Struct, frozen=True, gc=False):
     """Blocks above it that were told of left the linked chain; its own is still there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Confirmed:
+class Confirmed(Struct, frozen=True, gc=False):
     """The block that executed it is final, and it succeeded."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reverted:
+class Reverted(Struct, frozen=True, gc=False):
     """The block that executed it is final, and it reverted. `reason` None: no node could say why."""
 
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Superseded:
+class Superseded(Struct, frozen=True, gc=False):
     """Its slot was consumed, at finality, by none of its attempts. Held if it might have run all the same."""
 
     by: Hash | None
@@ -108,49 +97,41 @@ class Superseded:
     ends: bool = False  # it was not wanted any more: it does not wait for another slot
 
 
-@dataclass(frozen=True, slots=True)
-class Recalled:
+class Recalled(Struct, frozen=True, gc=False):
     """Its slot was given back: no attempt of it ever left."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True, gc=False):
     """It can never be sent: no attempt of it ever left."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Outrun:
+class Outrun(Struct, frozen=True, gc=False):
     """Its slot was consumed, at finality, by the attempt that does nothing: its payload can never run."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Cancelled:
+class Cancelled(Struct, frozen=True, gc=False):
     """It will never run: it was still queued, or what cancels it took its slot for good."""
 
 
-@dataclass(frozen=True, slots=True)
-class Expired:
+class Expired(Struct, frozen=True, gc=False):
     """Its deadline passed, and it will never run."""
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True, gc=False):
     """It waits for an operator."""
 
     attention: Attention
 
 
-@dataclass(frozen=True, slots=True)
-class Released:
+class Released(Struct, frozen=True, gc=False):
     """It may go on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Marked:
+class Marked(Struct, frozen=True, gc=False):
     """It needs a look; the mark changes nothing else. `renewed`: the same mark in newer words, which is no news."""
 
     attention: Attention
@@ -180,38 +161,40 @@ Move = (
     | Marked
 )
 
+# Wishes and marks are heard at any time; what the chain has executed already, it decides.
+_AT_ANY_TIME: tuple[type[Move], ...] = (Valued, Replaced, Marked)
+
 # A reverted transaction is called reverted, a mined one is not yet confirmed, and nothing leads out of an end.
-TABLE: Mapping[tuple[State, type[Move]], State] = {
-    (State.QUEUED, Assigned): State.SIGNED,
-    (State.QUEUED, Failed): State.FAILED,
-    (State.QUEUED, Cancelled): State.CANCELLED,
-    (State.QUEUED, Expired): State.EXPIRED,
-    (State.QUEUED, Held): State.QUEUED,
-    (State.QUEUED, Released): State.QUEUED,
-    (State.SIGNED, Broadcast): State.SENT,
-    (State.SIGNED, Repriced): State.SIGNED,
-    (State.SIGNED, Failed): State.FAILED,
-    (State.SIGNED, Recalled): State.QUEUED,
+_MOVES: tuple[tuple[State, type[Move], State], ...] = (
+    (State.QUEUED, Assigned, State.SIGNED),
+    (State.QUEUED, Failed, State.FAILED),
+    (State.QUEUED, Cancelled, State.CANCELLED),
+    (State.QUEUED, Expired, State.EXPIRED),
+    (State.QUEUED, Held, State.QUEUED),
+    (State.QUEUED, Released, State.QUEUED),
+    (State.SIGNED, Broadcast, State.SENT),
+    (State.SIGNED, Repriced, State.SIGNED),
+    (State.SIGNED, Failed, State.FAILED),
+    (State.SIGNED, Recalled, State.QUEUED),
     # A process died between the broadcast and its record: the chain knows more than we wrote.
-    (State.SIGNED, Included): State.MINED,
-    (State.SIGNED, Superseded): State.QUEUED,
-    (State.SENT, Repriced): State.SENT,
-    (State.SENT, Included): State.MINED,
-    (State.SENT, Superseded): State.QUEUED,
-    (State.MINED, Reorged): State.SENT,
-    (State.MINED, Deepened): State.MINED,
-    (State.MINED, Forked): State.MINED,
-    (State.MINED, Confirmed): State.CONFIRMED,
-    (State.MINED, Reverted): State.REVERTED,
+    (State.SIGNED, Included, State.MINED),
+    (State.SIGNED, Superseded, State.QUEUED),
+    (State.SENT, Repriced, State.SENT),
+    (State.SENT, Included, State.MINED),
+    (State.SENT, Superseded, State.QUEUED),
+    (State.MINED, Reorged, State.SENT),
+    (State.MINED, Deepened, State.MINED),
+    (State.MINED, Forked, State.MINED),
+    (State.MINED, Confirmed, State.CONFIRMED),
+    (State.MINED, Reverted, State.REVERTED),
     # What does nothing took its slot for good; the wish that asked for it names the end.
-    (State.MINED, Outrun): State.FAILED,
-    (State.MINED, Cancelled): State.CANCELLED,
-    (State.MINED, Expired): State.EXPIRED,
-} | {
-    # Wishes are heard at any time; what the chain has executed already, it decides.
-    (state, move): state
-    for state in (State.QUEUED, State.SIGNED, State.SENT, State.MINED)
-    for move in (Valued, Replaced, Marked)
+    (State.MINED, Outrun, State.FAILED),
+    (State.MINED, Cancelled, State.CANCELLED),
+    (State.MINED, Expired, State.EXPIRED),
+)
+
+TABLE: Mapping[tuple[State, type[Move]], State] = {(state, move): target for state, move, target in _MOVES} | {
+    (state, move): state for state in (State.QUEUED, State.SIGNED, State.SENT, State.MINED) for move in _AT_ANY_TIME
 }
 
 
@@ -222,10 +205,9 @@ def step(tx: Transaction, move: Move, at: Millis) -> tuple[Transaction, tuple[Ev
         raise IllegalMove(f"{tx.id} is {tx.state}: {type(move).__name__} is not a move from there")
     if tx.held and target is not tx.state and not isinstance(move, Cancelled | Expired):
         raise IllegalMove(f"{tx.id} is held: {type(move).__name__} must wait until it is released")
-    moved = replace(_told(tx, move), state=target, version=tx.version + 1, updated_at=at)
+    moved = replace(tx, state=target, version=tx.version + 1, updated_at=at, **_told(tx, move))
     facts = _facts(moved, move, fork=tx.forked)
-    events = tuple(Event(kind=kind, lane=tx.lane, at=at, tx_id=tx.id, data=data) for kind, data in facts)
-    return moved, events
+    return moved, tuple([Event(kind=kind, lane=tx.lane, at=at, tx_id=tx.id, data=data) for kind, data in facts])
 
 
 def one_version_on(moved: Transaction, read: Transaction) -> Transaction:
@@ -233,46 +215,46 @@ def one_version_on(moved: Transaction, read: Transaction) -> Transaction:
     return moved if moved.version == read.version + 1 else replace(moved, version=read.version + 1)
 
 
-def _told(tx: Transaction, move: Move) -> Transaction:
-    """The transaction with what the move says of it."""
+def _told(tx: Transaction, move: Move) -> dict[str, object]:
+    """What the move says of the transaction."""
     match move:
         case Assigned(nonce, hash):
-            return replace(tx, nonce=nonce, hash=hash, attention=None)
+            return {"nonce": nonce, "hash": hash, "attention": None}
         case Repriced(hash, _):
-            return replace(tx, hash=hash)
+            return {"hash": hash}
         case Valued(fees):
-            return replace(tx, fees=fees)
+            return {"fees": fees}
         case Replaced(payload):
-            return replace(tx, payload=payload, earlier=(*tx.earlier, tx.payload), attention=_unless_held(tx))
+            return {"payload": payload, "earlier": (*tx.earlier, tx.payload), "attention": _unless_held(tx)}
         case Included(receipt):
-            return replace(tx, receipt=receipt, hash=receipt.hash, attention=None)
+            return {"receipt": receipt, "hash": receipt.hash, "attention": None}
         case Reorged():
-            return replace(tx, receipt=None, deep=None, forked=True)
+            return {"receipt": None, "deep": None, "forked": True}
         case Deepened(blocks):
             assert tx.receipt is not None
-            return replace(tx, deep=blocks[-1] if blocks else tx.receipt.block, forked=False)
+            return {"deep": blocks[-1] if blocks else tx.receipt.block, "forked": False}
         case Forked():
-            return replace(tx, deep=None, forked=True)
+            return {"deep": None, "forked": True}
         case Superseded(_, hold):
-            return replace(tx, nonce=None, hash=None, held=hold is not None, attention=hold)
+            return {"nonce": None, "hash": None, "held": hold is not None, "attention": hold}
         case Recalled():
-            return replace(tx, nonce=None, hash=None, attention=None)
+            return {"nonce": None, "hash": None, "attention": None}
         case Failed(reason):
-            return replace(tx, failure=reason, nonce=None, hash=None, attention=None)
+            return {"failure": reason, "nonce": None, "hash": None, "attention": None}
         case Outrun(reason):
-            return replace(tx, failure=reason, attention=None)
+            return {"failure": reason, "attention": None}
         case Cancelled() | Expired() | Released():
             # Who calls off what may have run in doubt has decided; the record still says that it may have.
             doubt = tx.attention if tx.held and not isinstance(move, Released) and tx.is_in_doubt else None
-            return replace(tx, held=False, attention=doubt)
+            return {"held": False, "attention": doubt}
         case Reverted(why):
-            return replace(tx, failure=why)
+            return {"failure": why}
         case Held(attention):
-            return replace(tx, held=True, attention=attention)
+            return {"held": True, "attention": attention}
         case Marked(attention):
-            return replace(tx, attention=attention)
+            return {"attention": attention}
         case Broadcast() | Confirmed():  # pragma: no branch - mypy proves that it is the last
-            return tx
+            return {}
 
 
 def _facts(tx: Transaction, move: Move, *, fork: bool) -> list[tuple[str, dict[str, object]]]:
