@@ -21,11 +21,14 @@ class Notifier:
         self.wake = asyncio.Event()
 
     async def drain(self) -> None:
-        """Deliver everything committed so far."""
-        if not self.sinks:
+        """Deliver everything committed so far, if somebody waits for it."""
+        if not any(sink.is_wanted for sink in self.sinks):
+            self._position = None
             return
         if self._position is None:
             self._position = await self._store.last_position()
+            for sink in self.sinks:
+                await sink.begin(self._position)
         while events := await self._store.events_after(self._position, limit=BATCH):
             for sink in self.sinks:
                 await sink.deliver(events)
@@ -37,6 +40,16 @@ class Doorbells:
 
     def __init__(self) -> None:
         self._waiting: dict[str, set[asyncio.Event]] = {}
+
+    @property
+    def is_wanted(self) -> bool:
+        return bool(self._waiting)
+
+    async def begin(self, position: int) -> None:  # noqa: ARG002 - the port's
+        """Nobody knows what happened before: everybody looks once."""
+        for bells in self._waiting.values():
+            for bell in bells:
+                bell.set()
 
     async def deliver(self, events: Sequence[Event]) -> None:
         for event in events:

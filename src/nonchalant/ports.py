@@ -153,6 +153,13 @@ class Signer(Protocol):
 class Sink(Protocol):
     """Where events go once they are committed."""
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anybody waits for them here. While nobody does anywhere, they are not even read."""
+
+    async def begin(self, position: int) -> None:
+        """From here on everything comes; of what was told before, some may not have."""
+
     async def deliver(self, events: Sequence[Event]) -> None: ...
 
 

@@ -50,26 +50,42 @@ class Page(NamedTuple):
 
 
 class Stream:
-    """A sink of the notifier. `news` is set when there is more; then it is another one."""
+    """A sink of the notifier."""
 
     def __init__(self, store: Store, *, remembered: int = REMEMBERED) -> None:
-        self.news = asyncio.Event()
+        self._news = asyncio.Event()
+        self._is_awaited = False  # somebody asked for the news that is not set yet
         self._store = store
         self._most = remembered
         self._recent: list[Told] = []
         self._floor: int | None = None  # whatever comes after this position is in memory; None: nobody knows yet
         self._tenants: OrderedDict[TxId, str] = OrderedDict()
 
+    @property
+    def news(self) -> asyncio.Event:
+        """Set when there is more; then it is another one. Whoever goes on listening asks for it each time."""
+        self._is_awaited = True
+        return self._news
+
+    @property
+    def is_wanted(self) -> bool:
+        return self._is_awaited
+
+    async def begin(self, position: int) -> None:
+        self._recent, self._floor = [], position
+        self._tell()
+
     async def deliver(self, events: Sequence[Event]) -> None:
-        if self._floor is None:
-            self._floor = events[0].position - 1
         self._recent += map(Told, events)
         if len(self._recent) >= 2 * self._most:  # now and then, not one by one
             gone = len(self._recent) - self._most
             self._floor = self._recent[gone - 1].event.position
             del self._recent[:gone]
-        self.news.set()
-        self.news = asyncio.Event()
+        self._tell()
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news, self._is_awaited = asyncio.Event(), False
 
     async def page(self, after: int, limit: int = PAGE) -> Page:
         """What comes next, at most so many. Empty: nothing yet."""

@@ -217,6 +217,7 @@ async def test_who_reads_nothing_is_cut_off_and_gives_his_place_back(
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         writer.write(f"GET /v1/events HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
         await until(lambda: _is_busy(service), "its place taken")
+        await until(lambda: service.node.stream._floor is not None, "all that is told goes to it")
         # More than all the buffers between us hold.
         last, lane = await service.node.store.last_position(), LaneKey(31337, SENDER)
         for number in range(1, 41):

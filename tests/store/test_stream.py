@@ -5,7 +5,7 @@ import asyncio
 from nonchalant.access import LanePattern
 from nonchalant.interest import Interest
 from nonchalant.model import Event
-from nonchalant.notify import Notifier
+from nonchalant.notify import Doorbells, Notifier
 from nonchalant.ports import EventRange, Store
 from nonchalant.store.contract import SqlStore
 from nonchalant.stream import Stream
@@ -24,16 +24,52 @@ async def all_of(stream: Stream, after: int = 0, limit: int = 3) -> list[Event]:
     return found
 
 
+async def drain(notifier: Notifier, stream: Stream) -> None:
+    assert not stream.news.is_set()  # whoever asks for it waits
+    await notifier.drain()
+
+
+async def test_what_is_told_while_nobody_listens_is_read_by_whoever_comes_later(store: Store) -> None:
+    stream = Stream(store)
+    notifier = Notifier(store, [stream])
+    await drain(notifier, stream)
+    await accept(store, "heard")
+    await drain(notifier, stream)
+    start = await store.last_position()
+    await accept(store, "missed")
+    await notifier.drain()
+    await accept(store, "missed too")
+    await notifier.drain()
+    news = stream.news
+    await accept(store, "heard again")
+    await notifier.drain()
+    assert news.is_set()
+    assert [event.tx_id for event in await all_of(stream, start)] == ["missed", "missed too", "heard again"]
+    assert [event.tx_id for event in await all_of(stream)] == ["heard", "missed", "missed too", "heard again"]
+
+
+async def test_whoever_waits_for_one_transaction_looks_once_when_listening_begins_anew(store: Store) -> None:
+    bells = Doorbells()
+    notifier = Notifier(store, [bells])
+    [tx] = await accept(store, "tx")
+    await notifier.drain()  # while nobody waits
+    bell = bells.hang(tx.id)
+    await notifier.drain()
+    assert bell.is_set()
+    bells.take_down(tx.id, bell)
+    assert not bells.is_wanted
+
+
 async def test_what_is_remembered_and_what_is_read_are_the_same_stream(store: Store) -> None:
     stream = Stream(store, remembered=4)
     notifier = Notifier(store, [stream])
     await accept(store, "before")
-    await notifier.drain()  # from now on
+    await drain(notifier, stream)  # from now on
     for number in range(15):
         await accept(store, f"a{number}", f"b{number}")
         if number % 2:
-            await notifier.drain()
-    await notifier.drain()
+            await drain(notifier, stream)
+    await drain(notifier, stream)
     everything = list(await store.events_after(0, limit=1_000))
     assert len(stream._recent) < 15
     for start in (0, *(event.position for event in everything)):
