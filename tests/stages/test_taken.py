@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from nonchalant import taken
-from nonchalant.model import Answer, Change, Lease, Refused, State, Transaction, Unknown
+from nonchalant.model import Answer, Change, Lease, Refused, Transaction, Unknown
 from nonchalant.observing.commits import Moments
+from nonchalant.words import State
 from tests.stages.rig import ALICE, BLOCK_SECONDS, Rig, staged
 from tests.stages.voices import Voice
 

@@ -11,7 +11,7 @@ from coincurve import PublicKey
 from nonchalant.chain.evm.addresses import address_of
 from nonchalant.chain.evm.encoding import HIGHEST_S, rlp
 from nonchalant.chain.evm.keccak import keccak
-from nonchalant.model import Address, Hash, Wei
+from nonchalant.words import Address, Hash, Wei
 
 Item = bytes | list["Item"]
 

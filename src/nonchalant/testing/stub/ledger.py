@@ -9,7 +9,7 @@ from typing import Final
 
 from nonchalant.chain.evm.decoding import RawTransaction, decode, hash_of
 from nonchalant.chain.evm.keccak import keccak
-from nonchalant.model import Address, Hash, Millis, Wei
+from nonchalant.words import Address, Hash, Millis, Wei
 
 BASE_FEE: Final[Wei] = 10**9
 TIP: Final[Wei] = 10**9
