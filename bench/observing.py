@@ -15,13 +15,14 @@ from pathlib import Path
 from nonchalant.intake import Intake
 from nonchalant.lanes import Lane, Work
 from nonchalant.lifecycle import Assigned, Broadcast, Confirmed, Included
-from nonchalant.model import Change, LaneRecord, Lease, Slot, SlotKind, Transaction
+from nonchalant.model import Change, LaneRecord, Lease, Slot, Transaction
 from nonchalant.observing.commits import Counting
 from nonchalant.observing.observatory import Observatory
 from nonchalant.observing.tallies import Tallies
 from nonchalant.store.sqlite import SqliteStore
 from nonchalant.system import SystemClock, SystemEntropy
 from nonchalant.values import replace
+from nonchalant.words import SlotKind
 from tests.examples import LANE, a_hash, a_receipt, a_request, a_transaction, an_attempt
 
 TRANSACTIONS = 2_000

@@ -10,8 +10,8 @@ from coincurve import PrivateKey
 from eth_account.hdaccount import key_from_seed, seed_from_mnemonic
 
 from nonchalant.chain.evm.keccak import keccak
-from nonchalant.model import Address
 from nonchalant.signers import from_mnemonic
+from nonchalant.words import Address
 
 CHAIN_ID: Final = 31337
 PHRASE: Final = "test test test test test test test test test test test junk"

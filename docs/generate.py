@@ -53,7 +53,6 @@ from nonchalant.lane_views import (
     UsedView,
     WishView,
 )
-from nonchalant.model import State
 from nonchalant.observing.catalogue import CATALOGUE, PREFIX
 from nonchalant.service import openapi
 from nonchalant.service.routes import ROUTES, Health
@@ -85,6 +84,7 @@ from nonchalant.webhook_views import (
     WebhooksView,
     WebhookView,
 )
+from nonchalant.words import State
 
 FOLDER = Path(__file__).parent
 PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)

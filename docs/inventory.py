@@ -24,20 +24,10 @@ from nonchalant.config import VARIABLES, AccountSettings, ChainSettings, OracleP
 from nonchalant.errors import BadSettings, NonchalantError
 from nonchalant.fees import FeeRules
 from nonchalant.health import HealthRules
-from nonchalant.model import (
-    AttemptKind,
-    Attention,
-    BlockRef,
-    Fees,
-    LaneKey,
-    Payload,
-    Receipt,
-    Speed,
-    State,
-    Transaction,
-)
+from nonchalant.model import Attention, BlockRef, Fees, Payload, Receipt, Transaction
 from nonchalant.rejections import Fate, Rejection
 from nonchalant.service import problems
+from nonchalant.words import AttemptKind, LaneKey, Speed, State
 
 SOURCE = Path(nonchalant.__file__).parent
 

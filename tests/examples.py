@@ -7,22 +7,17 @@ from typing import Any
 from nonchalant.lanes import Lane
 from nonchalant.model import (
     Attempt,
-    AttemptKind,
     Attention,
     BlockRef,
     Fees,
-    LaneKey,
     LaneRecord,
     Payload,
     Receipt,
     Request,
     Slot,
-    SlotKind,
-    Speed,
-    State,
     Transaction,
-    Wanted,
 )
+from nonchalant.words import AttemptKind, LaneKey, SlotKind, Speed, State, Wanted
 
 ALICE = "0x" + "a1" * 20
 BOB = "0x" + "b0" * 20

@@ -37,8 +37,9 @@ if TYPE_CHECKING:
         WishRefused,
     )
     from nonchalant.hooks import Alert, Bump, Cancel, HeadSnapshot, LaneSnapshot, Replace, Wait
-    from nonchalant.model import Attention, Fees, OnSuperseded, Receipt, Speed, State, Transaction
+    from nonchalant.model import Attention, Fees, Receipt, Transaction
     from nonchalant.steering import LaneHandle, ReservedNonce
+    from nonchalant.words import OnSuperseded, Speed, State
 
 # Imported when first asked for: the command line should not wait for what it does not use.
 _HOMES = {
@@ -66,8 +67,9 @@ _HOMES = {
         "WishRefused",
     ),
     "nonchalant.hooks": ("Alert", "Bump", "Cancel", "HeadSnapshot", "LaneSnapshot", "Replace", "Wait"),
-    "nonchalant.model": ("Attention", "Fees", "OnSuperseded", "Receipt", "Speed", "State", "Transaction"),
+    "nonchalant.model": ("Attention", "Fees", "Receipt", "Transaction"),
     "nonchalant.steering": ("LaneHandle", "ReservedNonce"),
+    "nonchalant.words": ("OnSuperseded", "Speed", "State"),
 }
 
 __all__ = [

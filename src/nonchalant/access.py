@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from nonchalant.model import Address, LaneKey, Transaction
+from nonchalant.words import Address, LaneKey
+
+if TYPE_CHECKING:  # the command line names scopes, and does without Structs
+    from nonchalant.model import Transaction
 
 DEFAULT_TENANT = "default"
 

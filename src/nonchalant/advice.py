@@ -14,9 +14,10 @@ from typing import TypeVar
 from nonchalant import hooks
 from nonchalant.errors import BadRequest, BadSettings, HookFailed, HookRefused
 from nonchalant.hooks import HeadSnapshot, Hook, LaneSnapshot
-from nonchalant.model import Fees, LaneKey, Market, Millis, Payload, Speed, Transaction
+from nonchalant.model import Fees, Market, Payload, Transaction
 from nonchalant.ports import Advice, Offload
 from nonchalant.wishes import Bump, Cancel, Replace
+from nonchalant.words import LaneKey, Millis, Speed
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from nonchalant.model import Wei
+from nonchalant.words import Wei
 
 LIMIT: Final = 2**256
 

@@ -25,7 +25,7 @@ from nonchalant.intake import Intake
 from nonchalant.keyring import Keyring
 from nonchalant.lane_views import LiveLane
 from nonchalant.leaving import Leaving
-from nonchalant.model import HELD_MARK, Fees, LaneKey, Millis, OnSuperseded, Request, Speed, Transaction, TxId
+from nonchalant.model import Fees, Request, Transaction
 from nonchalant.notify import Doorbells
 from nonchalant.observing.observatory import Observatory
 from nonchalant.parts import (
@@ -59,6 +59,7 @@ from nonchalant.wire import (
     parse_request,
     rules_of,
 )
+from nonchalant.words import HELD_MARK, LaneKey, Millis, OnSuperseded, Speed, TxId
 
 # How long each step of a shut-down may take; with the calls that are answered first, all of them less than the half
 # minute after which orchestrators kill. The engine's has room for a lane that hangs, and for handing the others over.

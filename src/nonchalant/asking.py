@@ -22,24 +22,11 @@ from nonchalant.errors import (
     WishPending,
     WishRefused,
 )
-from nonchalant.model import (
-    HELD_MARK,
-    Attention,
-    Control,
-    Event,
-    Fees,
-    LaneKey,
-    Mode,
-    Payload,
-    Reply,
-    Speed,
-    State,
-    Transaction,
-    TxId,
-)
+from nonchalant.model import Attention, Control, Event, Fees, Payload, Reply, Transaction
 from nonchalant.ports import Clock, Entropy, Filter, Store, Wished
 from nonchalant.twins import hold_for_twin
 from nonchalant.wishes import MOST_REPLACEMENTS, Bump, Cancel, OfLane, OfTransaction, Replace, Wish
+from nonchalant.words import HELD_MARK, LaneKey, Mode, Speed, State, TxId
 
 # Open wishes a lane may have: its owner grants hundreds a second.
 MOST_WISHES = 10_000

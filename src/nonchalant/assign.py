@@ -18,24 +18,11 @@ from nonchalant.errors import NodeRefused, Poisoned, RowMoved, SignerFailed, Une
 from nonchalant.health import OUT_OF_FUNDS
 from nonchalant.lanes import Work
 from nonchalant.line import Line
-from nonchalant.model import (
-    AttemptKind,
-    Attention,
-    Draft,
-    Fees,
-    Market,
-    Millis,
-    Payload,
-    Slot,
-    SlotKind,
-    Speed,
-    Transaction,
-    TxId,
-    Wei,
-)
+from nonchalant.model import Attention, Draft, Fees, Market, Payload, Slot, Transaction
 from nonchalant.poison import handling, subject_of
 from nonchalant.signing import Prepared
 from nonchalant.values import replace
+from nonchalant.words import AttemptKind, Millis, SlotKind, Speed, TxId, Wei
 
 log = structlog.get_logger()
 

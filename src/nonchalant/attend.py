@@ -17,8 +17,9 @@ from nonchalant.desk import HOOK_FAILED_MARK, HOOK_REFUSED_MARK, Desk, Heard
 from nonchalant.errors import HookFailed, HookRefused, NonchalantError, TooManyReplacements, WishRefused
 from nonchalant.hooks import Alert, HeadSnapshot, LaneSnapshot
 from nonchalant.lanes import Work
-from nonchalant.model import LESSER_MARKS, Attention, Market, Millis, Transaction
+from nonchalant.model import Attention, Market, Transaction
 from nonchalant.ports import Adviser
+from nonchalant.words import LESSER_MARKS, Millis
 
 log = structlog.get_logger()
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from nonchalant.access import Caller
-from nonchalant.model import Millis
+from nonchalant.words import Millis
 
 # What the first entry follows.
 NOTHING: Final = "0" * 64

@@ -14,7 +14,7 @@ import msgspec
 
 from nonchalant.access import DEFAULT_TENANT, FeeRule, NonceRule, Scope
 from nonchalant.errors import BadRequest, TooDeep
-from nonchalant.model import HELD_MARK, Fees, OnSuperseded, Speed
+from nonchalant.model import Fees
 from nonchalant.notation import (
     MOST_PATTERNS,
     MOST_TOGETHER,
@@ -33,6 +33,7 @@ from nonchalant.notation import (
     Seconds,
     TenantText,
 )
+from nonchalant.words import HELD_MARK, OnSuperseded, Speed
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -15,7 +15,7 @@ from nonchalant import lifecycle, policy, taken, windows
 from nonchalant.desk import FILLER_MARK, FILLER_PAUSE, Desk, Outlet
 from nonchalant.errors import LeaseLost
 from nonchalant.lanes import Work
-from nonchalant.model import Accepted, Answer, Attempt, Attention, Hash, Refused, Slot, State, Unknown, Wanted
+from nonchalant.model import Accepted, Answer, Attempt, Attention, Refused, Slot, Unknown
 from nonchalant.poison import handling, subject_of
 from nonchalant.policy import NEVER_SENT, Sending
 from nonchalant.ports import Endpoint
@@ -23,6 +23,7 @@ from nonchalant.rejections import Fate, Rejection
 from nonchalant.taken import tell as tell_taken
 from nonchalant.values import replace
 from nonchalant.windows import TooHigh
+from nonchalant.words import Hash, State, Wanted
 
 log = structlog.get_logger()
 

@@ -6,8 +6,9 @@ from collections.abc import Collection
 from math import inf
 from zlib import crc32
 
-from nonchalant.model import LaneKey, Lease
+from nonchalant.model import Lease
 from nonchalant.ports import Clock, LaneWork, Store
+from nonchalant.words import LaneKey
 
 # The part of a lease at its end in which its holder does not act any more: clocks and networks are not exact.
 MARGIN = 0.25

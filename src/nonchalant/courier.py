@@ -17,13 +17,13 @@ from typing import Final, Protocol
 import structlog
 
 from nonchalant.errors import DeliveryLost, NonchalantError, RowMoved
-from nonchalant.model import Millis
 from nonchalant.ports import Clock, Entropy, WebhookStore
 from nonchalant.stream import PAGE, Stream, Told
 from nonchalant.values import replace
 from nonchalant.views import show_time
 from nonchalant.waiting import nap
 from nonchalant.webhooks import Delivery, DeliveryState, Parcel, Said, after, signed_headers
+from nonchalant.words import Millis
 
 # So many of a webhook wait at most; further events stay where they are, in the store, until there is room.
 BACKLOG: Final = 1_000

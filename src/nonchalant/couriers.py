@@ -16,9 +16,9 @@ import structlog
 
 from nonchalant.courier import FINISH_SECONDS, Courier, Kit
 from nonchalant.errors import NonchalantError
-from nonchalant.model import Millis
 from nonchalant.ports import Roll
 from nonchalant.waiting import nap, within
+from nonchalant.words import Millis
 
 # Of the time a webhook is ours, the last part in which we do nothing: clocks and commits take their time.
 MARGIN: Final = 0.2

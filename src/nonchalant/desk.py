@@ -28,24 +28,19 @@ from nonchalant.model import (
     BlockRef,
     Control,
     Executed,
-    Hash,
-    LaneKey,
     Lease,
     Market,
-    Millis,
-    Mode,
     Payload,
     Receipt,
     Slot,
     Transaction,
-    TxId,
-    Wei,
 )
 from nonchalant.poison import Strikes, handling, parts, subject_of
 from nonchalant.policy import BUMPED_AT_ONCE, NEVER_SENT, Patience, Sending
 from nonchalant.ports import Adviser, Chain, Clock, Endpoint, Signer, Store
 from nonchalant.windows import Pace
 from nonchalant.wishes import OfTransaction
+from nonchalant.words import Hash, LaneKey, Millis, Mode, TxId, Wei
 
 if TYPE_CHECKING:
     from nonchalant.proof import Search

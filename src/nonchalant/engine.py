@@ -26,7 +26,7 @@ from nonchalant.follow import Follower
 from nonchalant.grant import grant
 from nonchalant.housekeeping import RETENTION, Housekeeping
 from nonchalant.lanes import Lane
-from nonchalant.model import Attention, LaneKey, Lease, Millis, Mode
+from nonchalant.model import Attention, Lease
 from nonchalant.notify import Notifier
 from nonchalant.poison import CAREFUL, WORLDLY, Strikes
 from nonchalant.ports import Adviser, Chain, Clock, Entropy, Meter, Signer, Sink, Store
@@ -36,6 +36,7 @@ from nonchalant.tend import tend
 from nonchalant.values import replace
 from nonchalant.waiting import nap, within
 from nonchalant.watch import watch
+from nonchalant.words import LaneKey, Millis, Mode
 
 log = structlog.get_logger()
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nonchalant.model import Fees, Market, Speed, Wei
+from nonchalant.model import Fees, Market
 from nonchalant.values import replace
+from nonchalant.words import Speed, Wei
 
 # A price this many times what a fresh offer would be is not what keeps a transaction from being mined.
 RUNAWAY = 10

@@ -9,8 +9,9 @@ from nonchalant import policy, signing
 from nonchalant.desk import SIGNER_MARK, Desk
 from nonchalant.errors import NodeRefused
 from nonchalant.lanes import Work
-from nonchalant.model import Address, Attempt, AttemptKind, Draft, Payload, SlotKind, Speed
+from nonchalant.model import Attempt, Draft, Payload
 from nonchalant.values import replace
+from nonchalant.words import Address, AttemptKind, SlotKind, Speed
 
 # Fillers a lane may have at once: a wide gap is closed in steps, each of which the next blocks confirm.
 MOST_FILLERS = 64

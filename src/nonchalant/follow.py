@@ -18,9 +18,10 @@ from nonchalant import heads
 from nonchalant.desk import Desk
 from nonchalant.errors import NodeRefused, Unreachable
 from nonchalant.heads import Head
-from nonchalant.model import Block, BlockRef, Hash, LaneKey, Market, Receipt, View
+from nonchalant.model import Block, BlockRef, Market, Receipt, View
 from nonchalant.panel import Panel
 from nonchalant.ports import Chain, Clock, Endpoint
+from nonchalant.words import Hash, LaneKey
 
 log = structlog.get_logger()
 T = TypeVar("T")

@@ -11,8 +11,9 @@ import structlog
 from nonchalant.desk import Desk
 from nonchalant.errors import NodeRefused, Unreachable
 from nonchalant.lanes import Work
-from nonchalant.model import Executed, Millis
+from nonchalant.model import Executed
 from nonchalant.proof import Search
+from nonchalant.words import Millis
 
 log = structlog.get_logger()
 

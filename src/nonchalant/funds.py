@@ -10,8 +10,9 @@ from collections.abc import Iterable
 
 from nonchalant import fees as prices
 from nonchalant.fees import FeeRules
-from nonchalant.model import Fees, Slot, SlotKind, Speed, Transaction, Wei
+from nonchalant.model import Fees, Slot, Transaction
 from nonchalant.policy import BUMPED_AT_ONCE, wish_of
+from nonchalant.words import SlotKind, Speed, Wei
 
 # Three steps of a tenth make a price dearer by a third.
 RESERVED_STEPS = 3

@@ -23,7 +23,7 @@ from nonchalant.errors import (
     Unreadable,
 )
 from nonchalant.lanes import Work
-from nonchalant.model import AttemptKind, Draft, Fees, Millis, Mode, Payload, Slot, Speed, Transaction, Wanted, Wei
+from nonchalant.model import Draft, Fees, Payload, Slot, Transaction
 from nonchalant.values import replace
 from nonchalant.wishes import (
     MOST_REPLACEMENTS,
@@ -40,6 +40,7 @@ from nonchalant.wishes import (
     Use,
     Wish,
 )
+from nonchalant.words import AttemptKind, Millis, Mode, Speed, Wanted, Wei
 
 log = structlog.get_logger()
 

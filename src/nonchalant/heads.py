@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-from nonchalant.model import Block, BlockRef, Hash, View
+from nonchalant.model import Block, BlockRef, View
+from nonchalant.words import Hash
 
 # How far below finality hashes are remembered, so that a lane that comes late can still compare.
 REMEMBERED = 256

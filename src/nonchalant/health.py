@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nonchalant.model import Attention, LaneKey, Millis, Wei
+from nonchalant.model import Attention
+from nonchalant.words import LaneKey, Millis, Wei
 
 OUT_OF_FUNDS = "insufficient_funds"
 

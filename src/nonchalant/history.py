@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nonchalant.model import Event, Millis
+from nonchalant.model import Event
 from nonchalant.values import replace
+from nonchalant.words import Millis
 
 # What may be told without end while nothing moves, and what makes two of them the same. All else costs a nonce, a block
 # or a person's word each time.

@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from nonchalant.model import Attention, BlockRef, Fees, LaneKey, Market, Millis, Mode, Speed, Transaction, Wei
+from nonchalant.model import Attention, BlockRef, Fees, Market, Transaction
+from nonchalant.words import LaneKey, Millis, Mode, Speed, Wei
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from nonchalant import lifecycle
 from nonchalant.errors import MayHaveRun, RowMoved
-from nonchalant.model import LaneKey, Millis
 from nonchalant.ports import Clock, Store
 from nonchalant.twins import hold_for_twin
+from nonchalant.words import LaneKey, Millis
 
 # How many overdue transactions are ended in one round; the next one goes on.
 EXPIRED_AT_ONCE = 500

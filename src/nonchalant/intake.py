@@ -20,7 +20,7 @@ from nonchalant.errors import (
     StoreUnavailable,
     TransactionRemoved,
 )
-from nonchalant.model import LaneKey, Request, Transaction
+from nonchalant.model import Request, Transaction
 from nonchalant.ports import (
     Acceptance,
     Clock,
@@ -34,6 +34,7 @@ from nonchalant.ports import (
     Removed,
     Store,
 )
+from nonchalant.words import LaneKey
 
 log = structlog.get_logger()
 

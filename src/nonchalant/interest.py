@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from nonchalant.access import EVERY_LANE, Caller, LanePattern
-from nonchalant.model import Event, LaneKey, TxId
+from nonchalant.model import Event
+from nonchalant.words import LaneKey, TxId
 
 KINDS: Final = (
     *("tx.accepted", "tx.signed", "tx.sent", "tx.mined", "tx.depth", "tx.reorged", "tx.confirmed", "tx.reverted"),

@@ -9,9 +9,9 @@ import msgspec
 from nonchalant.access import FeeRule, NonceRule, Scope
 from nonchalant.audit import Entry, Head
 from nonchalant.keys import Key, Written
-from nonchalant.model import Millis
 from nonchalant.notation import CursorText, DigestText, KeyIdText, KeyText, LanesText, TenantText, TimeText, Whole
 from nonchalant.views import show_time
+from nonchalant.words import Millis
 
 
 class KeyView(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from nonchalant.access import (
     NonceRule,
     Scope,
 )
-from nonchalant.model import Millis
+from nonchalant.words import Millis
 
 KeyId = str
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import msgspec
 
 from nonchalant.chain.evm.addresses import checksum
-from nonchalant.model import Mode, SlotKind, Wei
 from nonchalant.notation import AddressText, HashText, HolderText, TimeText, TxIdText, WeiText, Whole
 from nonchalant.ports import LaneSummary
 from nonchalant.views import AttentionView, show_attention, show_time
 from nonchalant.windows import Pace
+from nonchalant.words import Mode, SlotKind, Wei
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,26 +10,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import count, islice, takewhile
 
 from nonchalant import lifecycle
-from nonchalant.model import (
-    LESSER_MARKS,
-    Attempt,
-    Attention,
-    Change,
-    Event,
-    Hash,
-    LaneKey,
-    LaneRecord,
-    Millis,
-    Receipt,
-    Reply,
-    Slot,
-    SlotKind,
-    Stranger,
-    Transaction,
-    TxId,
-    Wei,
-)
+from nonchalant.model import Attempt, Attention, Change, Event, LaneRecord, Receipt, Reply, Slot, Stranger, Transaction
 from nonchalant.values import replace
+from nonchalant.words import LESSER_MARKS, Hash, LaneKey, Millis, SlotKind, TxId, Wei
 
 # A mark whose words have changed (an amount, a nonce, an endpoint's name) is written anew at most this often.
 RENEWED_AFTER: Millis = 300_000

@@ -11,21 +11,9 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from nonchalant.errors import IllegalMove
-from nonchalant.model import (
-    AttemptKind,
-    Attention,
-    BlockRef,
-    Event,
-    Fees,
-    Hash,
-    Millis,
-    Payload,
-    Receipt,
-    Speed,
-    State,
-    Transaction,
-)
+from nonchalant.model import Attention, BlockRef, Event, Fees, Payload, Receipt, Transaction
 from nonchalant.values import replace
+from nonchalant.words import AttemptKind, Hash, Millis, Speed, State
 
 
 class Assigned(Struct, frozen=True, gc=False):

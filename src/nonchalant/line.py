@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from nonchalant.model import Millis, Transaction
+from nonchalant.model import Transaction
 from nonchalant.values import replace
+from nonchalant.words import Millis
 
 # How long missing numbers are kept, and how many at most: clients that send several at once do so within moments.
 KEPT_FOR: Millis = 10_000

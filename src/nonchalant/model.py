@@ -7,87 +7,30 @@ alive it took a sixth of a node's time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from hashlib import sha256
 from typing import NamedTuple
 
 from msgspec import Struct, field
 
 from nonchalant.values import replace
-
-Wei = int
-Millis = int  # since the Unix epoch
-Address = str  # lower-case 0x-hex, normalised once at the edge
-Hash = str  # lower-case 0x-hex
-TxId = str
-
-
-class LaneKey(NamedTuple):
-    """One account on one chain: the unit of ordering, of leasing, of health."""
-
-    chain_id: int
-    address: Address
-
-    def __str__(self) -> str:
-        return f"{self.chain_id}:{self.address}"
-
-
-class State(StrEnum):
-    QUEUED = "queued"
-    SIGNED = "signed"
-    SENT = "sent"
-    MINED = "mined"
-    CONFIRMED = "confirmed"
-    REVERTED = "reverted"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-    EXPIRED = "expired"
-
-
-class Speed(StrEnum):
-    SLOW = "slow"
-    STANDARD = "standard"
-    FAST = "fast"
-
-
-class AttemptKind(StrEnum):
-    ORIGINAL = "original"
-    BUMP = "bump"
-    CANCEL = "cancel"
-    FILLER = "filler"
-    REPLACEMENT = "replacement"
-    OUTSIDE = "outside"  # signed by the holder of a reservation
-
-
-class SlotKind(StrEnum):
-    TRANSACTION = "transaction"
-    FILLER = "filler"
-    RESERVATION = "reservation"
-
-
-class Wanted(StrEnum):
-    """What should run at a slot: the payload, or nothing, and then why."""
-
-    PAYLOAD = "payload"
-    NOTHING = "nothing"  # no node accepts the payload's bytes, though one may have them: only the nonce is wanted
-    CANCEL = "cancel"  # the user said so
-    EXPIRY = "expiry"  # its deadline passed
-
-
-class OnSuperseded(StrEnum):
-    """What becomes of a transaction whose nonce somebody else used."""
-
-    REQUEUE = "requeue"
-    HOLD = "hold"
-
-
-class Mode(StrEnum):
-    """Whether a lane gives out nonces. Only `halted` stops more than that: then nothing at all is done."""
-
-    OPEN = "open"
-    PAUSED = "paused"
-    DRAINING = "draining"  # and takes no new requests
-    HALTED = "halted"  # the chain broke its word; a person must look
+from nonchalant.words import (
+    DOUBTS,
+    LIVE_STATES,
+    AccessList,
+    Address,
+    AttemptKind,
+    Hash,
+    LaneKey,
+    Millis,
+    Mode,
+    OnSuperseded,
+    SlotKind,
+    Speed,
+    State,
+    TxId,
+    Wanted,
+    Wei,
+)
 
 
 class Fees(Struct, frozen=True, gc=False):
@@ -99,9 +42,6 @@ class Fees(Struct, frozen=True, gc=False):
     max_fee: Wei
     priority: Wei | None = None
     firm: bool = True
-
-
-AccessList = tuple[tuple[Address, tuple[str, ...]], ...]
 
 
 class Payload(Struct, frozen=True, kw_only=True, gc=False):
@@ -199,15 +139,6 @@ class Attention(Struct, frozen=True, gc=False):
     since: Millis
 
 
-HELD_MARK = "held"  # somebody said so
-
-# Marks of a lane that keep nothing in it waiting: any other says more.
-LESSER_MARKS = frozenset({"hook_failed", "hook_refused"})
-
-# Marks that say that a transaction may have run unknown to us.
-DOUBTS = frozenset({"same_payload_executed", "store_lost_commits"})
-
-
 class Transaction(Struct, frozen=True, kw_only=True, gc=False):
     id: TxId
     lane: LaneKey
@@ -262,10 +193,6 @@ class Transaction(Struct, frozen=True, kw_only=True, gc=False):
 
     def is_overdue(self, now: Millis) -> bool:
         return self.valid_until is not None and self.valid_until <= now
-
-
-LIVE_STATES = frozenset({State.QUEUED, State.SIGNED, State.SENT, State.MINED})
-TERMINAL_STATES = frozenset(State) - LIVE_STATES
 
 
 class Attempt(Struct, frozen=True, kw_only=True, gc=False):

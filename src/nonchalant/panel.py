@@ -10,8 +10,9 @@ import structlog
 
 from nonchalant import heads, policy
 from nonchalant.errors import NodeRefused, NonchalantError, Unreachable
-from nonchalant.model import BlockRef, Hash, View
+from nonchalant.model import BlockRef, View
 from nonchalant.ports import Chain, Clock, Endpoint
+from nonchalant.words import Hash
 
 log = structlog.get_logger()
 T = TypeVar("T")

@@ -16,7 +16,6 @@ from nonchalant.desk import LaneRules
 from nonchalant.engine import ChainRules, EngineRules
 from nonchalant.errors import BadSettings
 from nonchalant.installation import Installation
-from nonchalant.model import LaneKey
 from nonchalant.policy import Patience
 from nonchalant.ports import Clock, Entropy, Signer
 from nonchalant.secret import read_private, resolve_secret
@@ -25,6 +24,7 @@ from nonchalant.store.contract import SqlStore
 from nonchalant.store.postgres import PostgresStore
 from nonchalant.store.sqlite import SqliteStore
 from nonchalant.wire import parse_bump, parse_replacement, rules_of
+from nonchalant.words import LaneKey
 
 if TYPE_CHECKING:
     from nonchalant.observing.traces import Tracing

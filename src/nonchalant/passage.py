@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from nonchalant.chain.evm import messages, showing
 from nonchalant.errors import BadRequest, SignerFailed, Unreachable
 from nonchalant.follow import Follower
-from nonchalant.model import LaneKey, Market, Recognised
+from nonchalant.model import Market, Recognised
 from nonchalant.ports import Signer
+from nonchalant.words import LaneKey
 
 
 class Passage:

@@ -23,7 +23,8 @@ from nonchalant.errors import (
     StoreUnavailable,
     Unreachable,
 )
-from nonchalant.model import Millis, Slot
+from nonchalant.model import Slot
+from nonchalant.words import Millis
 
 T = TypeVar("T")
 

@@ -13,7 +13,6 @@ from nonchalant.hooks import Alert, HeadSnapshot, LaneSnapshot
 from nonchalant.keys import Key, KeyId, KeyRequest, Live, Written
 from nonchalant.model import (
     Account,
-    Address,
     Answer,
     Attempt,
     Block,
@@ -23,13 +22,9 @@ from nonchalant.model import (
     Draft,
     Event,
     Executed,
-    Hash,
-    LaneKey,
     LaneRecord,
     Lease,
     Market,
-    Millis,
-    Mode,
     Payload,
     Receipt,
     Recognised,
@@ -37,17 +32,13 @@ from nonchalant.model import (
     Request,
     Sealed,
     Slot,
-    SlotKind,
-    State,
     Stranger,
     Transaction,
-    TxId,
     View,
-    Wanted,
-    Wei,
 )
 from nonchalant.webhooks import Delivery, DeliveryState, Parcel, Webhook
 from nonchalant.wishes import OfTransaction, Wish
+from nonchalant.words import Address, Hash, LaneKey, Millis, Mode, SlotKind, State, TxId, Wanted, Wei
 
 
 class Clock(Protocol):

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from nonchalant.desk import Desk
 from nonchalant.errors import NodeRefused, Unreachable
-from nonchalant.model import Block, BlockRef, Executed, Hash, Receipt
+from nonchalant.model import Block, BlockRef, Executed, Receipt
 from nonchalant.ports import Endpoint
 from nonchalant.values import replace
+from nonchalant.words import Hash
 
 # Blocks read in one go; then the lane's other work has its turn.
 AT_ONCE = 20

@@ -10,19 +10,10 @@ from nonchalant import policy
 from nonchalant.desk import Desk
 from nonchalant.health import OUT_OF_FUNDS
 from nonchalant.lanes import Work
-from nonchalant.model import (
-    Attempt,
-    AttemptKind,
-    Fees,
-    Millis,
-    Mode,
-    Recognised,
-    Reservation,
-    Slot,
-    SlotKind,
-)
+from nonchalant.model import Attempt, Fees, Recognised, Reservation, Slot
 from nonchalant.values import replace
 from nonchalant.wishes import NotYet, Refusal, Release, Reserve, Use
+from nonchalant.words import AttemptKind, Millis, Mode, SlotKind
 
 # Nonces of a lane that may be kept for others at once, and for how long at most: what is behind them waits.
 MOST_RESERVATIONS = 16

@@ -5,8 +5,9 @@ from __future__ import annotations
 from nonchalant import heads
 from nonchalant.desk import BEHIND_MARK, Desk
 from nonchalant.errors import Unreachable
-from nonchalant.model import Attention, BlockRef, Mode
+from nonchalant.model import Attention, BlockRef
 from nonchalant.values import replace
+from nonchalant.words import Mode
 
 
 async def check(desk: Desk) -> None:

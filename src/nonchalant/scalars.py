@@ -10,8 +10,8 @@ from nonchalant.access import LanePattern
 from nonchalant.amounts import LIMIT
 from nonchalant.chain.evm.addresses import normalise_address
 from nonchalant.errors import BadRequest
-from nonchalant.model import Address, Hash, Millis, Wei
 from nonchalant.notation import MAX_DATA, MAX_IDEMPOTENCY_KEY, Moment, Number
+from nonchalant.words import Address, Hash, Millis, Wei
 
 LARGEST_NUMBER: Final = 2**63 - 1  # what a database column holds
 LAST_SECOND: Final = 253_402_300_799  # of the year 9999: later times cannot be written

@@ -15,21 +15,11 @@ from nonchalant import foreign, lifecycle, policy, proof, taken
 from nonchalant.desk import Desk, Reason
 from nonchalant.errors import NodeRefused, Unreachable
 from nonchalant.lanes import Work
-from nonchalant.model import (
-    Attempt,
-    AttemptKind,
-    Attention,
-    BlockRef,
-    Executed,
-    Millis,
-    Receipt,
-    Slot,
-    Transaction,
-    Wanted,
-)
+from nonchalant.model import Attempt, Attention, BlockRef, Executed, Receipt, Slot, Transaction
 from nonchalant.poison import handling, subject_of
 from nonchalant.ports import Endpoint
 from nonchalant.values import replace
+from nonchalant.words import AttemptKind, Millis, Wanted
 
 log = structlog.get_logger()
 

@@ -10,9 +10,10 @@ import structlog
 
 from nonchalant.desk import Desk
 from nonchalant.errors import NonchalantError, Poisoned, SignerFailed
-from nonchalant.model import Attempt, AttemptKind, Draft, TxId
+from nonchalant.model import Attempt, Draft
 from nonchalant.poison import handling
 from nonchalant.ports import Signer
+from nonchalant.words import AttemptKind, TxId
 
 log = structlog.get_logger()
 

@@ -9,10 +9,11 @@ import structlog
 
 from nonchalant.asking import Asking
 from nonchalant.errors import NotFound, StoreUnavailable, WishPending, WishRefused
-from nonchalant.model import Control, LaneKey, Millis, Mode
+from nonchalant.model import Control
 from nonchalant.ports import Entropy, LaneSummary, Store
 from nonchalant.wire import parse_seconds, parse_signed
 from nonchalant.wishes import Fill, Release, Reserve, Reset, Sync, Use
+from nonchalant.words import LaneKey, Millis, Mode
 
 log = structlog.get_logger()
 

@@ -14,9 +14,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from nonchalant.interest import Interest
-from nonchalant.model import Event, TxId
+from nonchalant.model import Event
 from nonchalant.ports import Store
 from nonchalant.views import show_event
+from nonchalant.words import TxId
 
 REMEMBERED: Final = 5_000
 PAGE: Final = 500

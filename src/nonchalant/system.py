@@ -7,7 +7,7 @@ import random
 import secrets
 import time
 
-from nonchalant.model import Millis
+from nonchalant.words import Millis
 
 
 class SystemClock:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from nonchalant.amounts import LIMIT, parse_wei
 from nonchalant.errors import BadSettings
-from nonchalant.model import Wei
+from nonchalant.words import Wei
 
 T = TypeVar("T")
 D = TypeVar("D")

@@ -9,8 +9,9 @@ from __future__ import annotations
 from nonchalant import lifecycle, policy
 from nonchalant.desk import Desk
 from nonchalant.lanes import Work
-from nonchalant.model import Hash, Millis, Slot, State
+from nonchalant.model import Slot
 from nonchalant.values import replace
+from nonchalant.words import Hash, Millis, State
 
 FEW = 4
 LONGEST: Millis = 500

@@ -8,9 +8,10 @@ from __future__ import annotations
 from nonchalant import health
 from nonchalant.desk import Desk
 from nonchalant.health import OUT_OF_FUNDS, Signs
-from nonchalant.model import Slot, Wei
+from nonchalant.model import Slot
 from nonchalant.rejections import Rejection
 from nonchalant.values import replace
+from nonchalant.words import Wei
 
 _NO_FUNDS = Rejection.INSUFFICIENT_FUNDS.value
 

@@ -8,10 +8,11 @@ from nonchalant import filling, lifecycle, policy
 from nonchalant.desk import RESERVATION_MARK, RESET_MARK, Desk
 from nonchalant.errors import Unreachable
 from nonchalant.lanes import Work
-from nonchalant.model import Attention, BlockRef, Receipt, Slot, SlotKind, State, Wanted
+from nonchalant.model import Attention, BlockRef, Receipt, Slot
 from nonchalant.policy import NEVER_SENT
 from nonchalant.values import replace
 from nonchalant.wishes import Fill, Refusal, Reset
+from nonchalant.words import SlotKind, State, Wanted
 
 # Slots named in one answer; the counts beside them are complete.
 NAMED = 100

@@ -8,9 +8,10 @@ from nonchalant import lifecycle, same_chain
 from nonchalant.desk import ASIDE_MARK, BEHIND_MARK, BROKEN_MARK, TROUBLE_MARK, Desk
 from nonchalant.errors import RowMoved, StoreUnavailable
 from nonchalant.follow import Follower
-from nonchalant.model import Attention, Millis, State, TxId
+from nonchalant.model import Attention
 from nonchalant.poison import subject_of
 from nonchalant.rescue import FILLING
+from nonchalant.words import Millis, State, TxId
 
 log = structlog.get_logger()
 

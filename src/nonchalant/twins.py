@@ -7,8 +7,9 @@ from contextlib import suppress
 from nonchalant import lifecycle
 from nonchalant.errors import CommitUnknown, RowMoved
 from nonchalant.lanes import doubt_for
-from nonchalant.model import Millis, Transaction
+from nonchalant.model import Transaction
 from nonchalant.ports import Store
+from nonchalant.words import Millis
 
 
 async def hold_for_twin(store: Store, tx: Transaction, now: Millis) -> bool:

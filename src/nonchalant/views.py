@@ -9,22 +9,7 @@ from typing import Any
 import msgspec
 
 from nonchalant.chain.evm.addresses import checksum
-from nonchalant.model import (
-    Address,
-    Attempt,
-    AttemptKind,
-    Attention,
-    Event,
-    Fees,
-    LaneKey,
-    Millis,
-    OnSuperseded,
-    Payload,
-    Speed,
-    State,
-    Transaction,
-    Wanted,
-)
+from nonchalant.model import Attempt, Attention, Event, Fees, Payload, Transaction
 from nonchalant.notation import (
     AddressText,
     BatchText,
@@ -39,6 +24,7 @@ from nonchalant.notation import (
     Whole,
 )
 from nonchalant.waiting_for import NOTHING_KNOWN, Situation, why
+from nonchalant.words import Address, AttemptKind, LaneKey, Millis, OnSuperseded, Speed, State, Wanted
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -12,22 +12,9 @@ from dataclasses import dataclass, field
 
 from nonchalant.amounts import format_wei
 from nonchalant.health import OUT_OF_FUNDS
-from nonchalant.model import (
-    LESSER_MARKS,
-    Attempt,
-    Attention,
-    BlockRef,
-    Control,
-    Fees,
-    LaneRecord,
-    Mode,
-    Receipt,
-    SlotKind,
-    State,
-    Transaction,
-    Wanted,
-)
+from nonchalant.model import Attempt, Attention, BlockRef, Control, Fees, LaneRecord, Receipt, Transaction
 from nonchalant.ports import Standing
+from nonchalant.words import LESSER_MARKS, Mode, SlotKind, State, Wanted
 
 # A queue is counted so far, and not farther.
 MOST_COUNTED = 1_000

@@ -9,12 +9,12 @@ from typing import Final
 from nonchalant.access import EVERY_LANE
 from nonchalant.courier import Post, envelope
 from nonchalant.errors import NotFound, RowMoved, TooManyWebhooks
-from nonchalant.model import Millis
 from nonchalant.ports import Clock, Entropy, EventRange, WebhookStore
 from nonchalant.targets import Targets
 from nonchalant.values import replace
 from nonchalant.webhooks import Delivery, DeliveryState, LiveSecret, Said, Webhook, new_secret, signed_headers
 from nonchalant.wire_events import Subscription
+from nonchalant.words import Millis
 
 # Each has connections and a task of its own, on the node that delivers for it.
 MOST_WEBHOOKS: Final = 100

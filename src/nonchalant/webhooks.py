@@ -12,8 +12,8 @@ from typing import Final
 
 from nonchalant.access import EVERY_LANE, LanePattern
 from nonchalant.interest import Interest
-from nonchalant.model import Millis
 from nonchalant.values import replace
+from nonchalant.words import Millis
 
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - before each of them, no secret itself
 

@@ -39,7 +39,7 @@ from nonchalant.config import AccountSettings, ChainSettings, Settings
 from nonchalant.errors import BadRequest, BatchTooLong, FeeAboveCap, Forbidden, TooDeep, UnknownAccount, UnknownChain
 from nonchalant.fees import FeeRules
 from nonchalant.keys import KeyRequest
-from nonchalant.model import AccessList, Fees, Hash, LaneKey, Millis, Payload, Request, Speed, State, TxId
+from nonchalant.model import Fees, Payload, Request
 from nonchalant.notation import (
     BATCH_PATTERN,
     LEAST_RATE,
@@ -66,6 +66,7 @@ from nonchalant.scalars import (
     parse_pattern,
 )
 from nonchalant.values import replace
+from nonchalant.words import AccessList, Hash, LaneKey, Millis, Speed, State, TxId
 
 MAX_METADATA: Final = 4 * 1024  # as JSON
 MAX_ABI: Final = 64 * 1024  # as JSON, of its errors alone

@@ -10,12 +10,12 @@ from nonchalant.access import LanePattern
 from nonchalant.bodies import ReplayBody, RotateBody, WebhookBody, WebhookChanges, decode
 from nonchalant.errors import BadRequest
 from nonchalant.interest import FAMILIES, KINDS
-from nonchalant.model import Millis
 from nonchalant.notation import MAX_REASON, MOST_PATTERNS
 from nonchalant.scalars import LARGEST_NUMBER, parse_moment, parse_number, parse_pattern
 from nonchalant.targets import Targets, parse_url
 from nonchalant.webhooks import DeliveryState
 from nonchalant.wire import MAX_PAGE
+from nonchalant.words import Millis
 
 LONGEST_OVERLAP: Final = 30 * 24 * 3600.0  # seconds that two secrets sign side by side
 

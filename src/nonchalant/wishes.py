@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nonchalant.model import Fees, Hash, LaneKey, Millis, Payload, Speed, TxId
+from nonchalant.model import Fees, Payload
+from nonchalant.words import Hash, LaneKey, Millis, Speed, TxId
 
 # Of one transaction. Each keeps a payload, of up to 128 KiB, for as long as the transaction is kept.
 MOST_REPLACEMENTS = 50

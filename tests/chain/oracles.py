@@ -12,7 +12,7 @@ from aiohttp import web
 
 from nonchalant.chain.evm.pricing import Cached, HttpOracle, JsonPath
 from nonchalant.errors import Unreachable
-from nonchalant.model import Speed
+from nonchalant.words import Speed
 from tests.chain.misbehaving import at_some_port
 
 GWEI = 10**9

@@ -11,7 +11,8 @@ from coincurve import PrivateKey
 
 from nonchalant.chain.evm import encoding
 from nonchalant.chain.evm.endpoints import EvmEndpoint
-from nonchalant.model import Draft, Fees, LaneKey, Payload, Sealed
+from nonchalant.model import Draft, Fees, Payload, Sealed
+from nonchalant.words import LaneKey
 from tests.anvil import ADDRESSES, CHAIN_ID, KEYS, Anvil
 
 GWEI = 10**9

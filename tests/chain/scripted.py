@@ -8,7 +8,8 @@ from typing import Any
 
 from nonchalant.chain.evm.endpoints import MANY_RECEIPTS, EvmEndpoint
 from nonchalant.chain.evm.keccak import keccak
-from nonchalant.model import BlockRef, Draft, Fees, LaneKey, Payload
+from nonchalant.model import BlockRef, Draft, Fees, Payload
+from nonchalant.words import LaneKey
 from tests.chain.misbehaving import Node, error, serving
 
 ALICE = "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266"

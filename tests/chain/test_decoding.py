@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from nonchalant.chain.evm import encoding
 from nonchalant.chain.evm.decoding import RawTransaction, decode, unrlp
-from nonchalant.model import Draft, Fees, LaneKey, Payload
+from nonchalant.model import Draft, Fees, Payload
+from nonchalant.words import LaneKey
 from tests.anvil import KEYS
 from tests.chain.proxied import ALICE, BOB, GWEI, transfer
 

@@ -17,8 +17,9 @@ from nonchalant.chain.evm.endpoints import MANY_RECEIPTS
 from nonchalant.chain.evm.keccak import keccak
 from nonchalant.chain.evm.rpc import UNDECODABLE
 from nonchalant.errors import NodeRefused, Unreachable
-from nonchalant.model import Accepted, BlockRef, Payload, Refused, Speed, Unknown
+from nonchalant.model import Accepted, BlockRef, Payload, Refused, Unknown
 from nonchalant.rejections import Rejection, classify
+from nonchalant.words import Speed
 from tests.chain.misbehaving import serving
 from tests.chain.scripted import (
     ALICE,

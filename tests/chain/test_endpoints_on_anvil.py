@@ -9,22 +9,11 @@ import pytest
 from nonchalant.chain.evm import endpoints
 from nonchalant.chain.evm.endpoints import EvmChain, EvmEndpoint
 from nonchalant.errors import NodeRefused, Unreachable
-from nonchalant.model import (
-    Accepted,
-    BlockRef,
-    Draft,
-    Executed,
-    Fees,
-    LaneKey,
-    Payload,
-    Refused,
-    Sealed,
-    Speed,
-    Unknown,
-)
+from nonchalant.model import Accepted, BlockRef, Draft, Executed, Fees, Payload, Refused, Sealed, Unknown
 from nonchalant.ports import Chain, Endpoint, Signer
 from nonchalant.signers import LocalSigner, from_private_key
 from nonchalant.values import replace
+from nonchalant.words import LaneKey, Speed
 from tests.anvil import ADDRESSES, CHAIN_ID, KEYS, Anvil, running
 
 GWEI = 10**9

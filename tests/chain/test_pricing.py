@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from nonchalant.chain.evm.pricing import ANSWER_BYTES, HIGHEST, Quote, written
 from nonchalant.errors import Unreachable
-from nonchalant.model import Speed
+from nonchalant.words import Speed
 from tests.chain.oracles import GOOD, GWEI, PATHS, SECRET, asking, one, raw_serving, refusal, serving
 
 

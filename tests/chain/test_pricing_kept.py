@@ -8,7 +8,7 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from nonchalant.chain.evm.pricing import REFRESH_SECONDS, RETRY_SECONDS
-from nonchalant.model import Speed
+from nonchalant.words import Speed
 from tests.chain.oracles import GOOD, GWEI, SECRET, caching, down, serving
 
 

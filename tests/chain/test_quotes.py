@@ -13,7 +13,8 @@ from nonchalant.chain.evm.pricing import RETRY_SECONDS, Cached, Fixed, HttpOracl
 from nonchalant.config import load_settings
 from nonchalant.errors import Unreachable
 from nonchalant.fees import FeeRules, opening
-from nonchalant.model import Fees, Market, Speed
+from nonchalant.model import Fees, Market
+from nonchalant.words import Speed
 from tests.anvil import ADDRESSES, CHAIN_ID, KEYS, running
 from tests.chain.oracles import GOOD, GWEI, PRICES, SECRET, HandClock, caching, down, serving
 

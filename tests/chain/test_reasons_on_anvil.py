@@ -11,8 +11,9 @@ from nonchalant.chain.evm import encoding, publishing
 from nonchalant.chain.evm.endpoints import EvmEndpoint
 from nonchalant.chain.evm.reverts import parse_abi
 from nonchalant.errors import NodeRefused, Unreachable
-from nonchalant.model import BlockRef, Draft, Fees, LaneKey, Payload
+from nonchalant.model import BlockRef, Draft, Fees, Payload
 from nonchalant.values import replace
+from nonchalant.words import LaneKey
 from tests.anvil import ADDRESSES, CHAIN_ID, Anvil
 
 ALICE, BOB = ADDRESSES[0], ADDRESSES[1]

@@ -11,8 +11,9 @@ from nonchalant.chain.evm.decoding import unrlp
 from nonchalant.chain.evm.encoding import CURVE_ORDER, rlp
 from nonchalant.chain.evm.endpoints import EvmChain
 from nonchalant.errors import Unencodable
-from nonchalant.model import Draft, Fees, LaneKey, Payload
+from nonchalant.model import Draft, Fees, Payload
 from nonchalant.sim import wire
+from nonchalant.words import LaneKey
 from tests.anvil import ADDRESSES, KEYS
 
 GWEI = 10**9

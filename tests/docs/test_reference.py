@@ -12,13 +12,14 @@ import nonchalant.web3
 from docs import generate, inventory
 from nonchalant import lifecycle
 from nonchalant.config import parse_settings
-from nonchalant.model import Market, Speed
+from nonchalant.model import Market
 from nonchalant.observing.catalogue import CATALOGUE, series_of
 from nonchalant.panel import STALLED_SECONDS
 from nonchalant.policy import Patience
 from nonchalant.service.routes import ROUTES
 from nonchalant.service.rpc.methods import METHODS
 from nonchalant.sim import run
+from nonchalant.words import Speed
 from tests.docs.pages import PAGES, ROOT, Block, blocks, everything, name, prose, quoted
 
 COMMANDS = {command.name: command for command in inventory.commands()}

@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from nonchalant.app import Handle, Nonchalant
-from nonchalant.model import LaneKey, State
 from nonchalant.values import replace
+from nonchalant.words import LaneKey, State
 from tests import anvil, postgres, results
 from tests.e2e.rig import settings
 from tests.e2e.site import ALICE, Site, pay

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nonchalant.app import Handle, Nonchalant
-from nonchalant.model import TERMINAL_STATES, Attention, State
+from nonchalant.model import Attention
+from nonchalant.words import TERMINAL_STATES, State
 from tests import anvil
 from tests.anvil import Anvil
 from tests.e2e import ledger

@@ -3,7 +3,7 @@
 import asyncio
 import random
 
-from nonchalant.model import State
+from nonchalant.words import State
 from tests.e2e.site import Site, kinds, pay
 
 

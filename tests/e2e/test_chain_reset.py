@@ -6,7 +6,8 @@ import pytest
 
 from nonchalant import WishRefused, follow
 from nonchalant.app import Nonchalant
-from nonchalant.model import Fees, Mode, State
+from nonchalant.model import Fees
+from nonchalant.words import Mode, State
 from tests import anvil
 from tests.e2e.ledger import recipient
 from tests.e2e.rig import until

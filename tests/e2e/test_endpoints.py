@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from nonchalant.app import Nonchalant
-from nonchalant.model import State
+from nonchalant.words import State
 from tests import anvil
 from tests.e2e.rig import settings
 from tests.e2e.site import Site, pay

@@ -1,6 +1,6 @@
 """Somebody else sends with our key."""
 
-from nonchalant.model import State
+from nonchalant.words import State
 from tests.e2e.ledger import recipient
 from tests.e2e.site import ALICE, GWEI, Site, kinds, pay
 

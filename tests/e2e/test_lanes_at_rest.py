@@ -11,9 +11,9 @@ import asyncpg
 
 from nonchalant.app import Nonchalant, Wrap
 from nonchalant.config import parse_settings
-from nonchalant.model import LaneKey, State
 from nonchalant.ports import Endpoint, Store
 from nonchalant.testing.crashpoints import calls_of
+from nonchalant.words import LaneKey, State
 from tests import anvil
 from tests.e2e.rig import payment, until
 from tests.e2e.site import ALICE, Site

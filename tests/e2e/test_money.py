@@ -3,7 +3,8 @@
 from itertools import pairwise
 
 from nonchalant.chain.evm import publishing
-from nonchalant.model import Fees, State
+from nonchalant.model import Fees
+from nonchalant.words import State
 from tests.e2e.site import ALICE, ETHER, GWEI, Site, pay
 
 RETURN_IT = bytes.fromhex("60005260206000f3")  # what is on the stack, as one word

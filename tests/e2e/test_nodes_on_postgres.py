@@ -11,8 +11,8 @@ import pytest
 
 from nonchalant.app import Nonchalant
 from nonchalant.config import Settings
-from nonchalant.model import LaneKey, State
 from nonchalant.values import replace
+from nonchalant.words import LaneKey, State
 from tests import anvil
 from tests.e2e.rig import settings
 from tests.e2e.site import ALICE, Site, pay

@@ -6,7 +6,8 @@ import pytest
 
 from nonchalant.chain.evm.keccak import keccak
 from nonchalant.errors import BadRequest
-from nonchalant.model import Fees, State
+from nonchalant.model import Fees
+from nonchalant.words import State
 from tests.anvil import CHAIN_ID
 from tests.e2e.ledger import recipient
 from tests.e2e.site import ALICE, ETHER, GWEI, REVERT, Site, pay

@@ -3,7 +3,7 @@
 import pytest
 
 from nonchalant.app import Handle, Nonchalant
-from nonchalant.model import State
+from nonchalant.words import State
 from tests.e2e import ledger
 from tests.e2e.site import Site, kinds, pay
 

@@ -10,8 +10,8 @@ from eth_account import Account as EthAccount
 
 from nonchalant import BadRequest, UnknownAccount, WishRefused
 from nonchalant.app import Nonchalant
-from nonchalant.model import State
 from nonchalant.steering import LaneHandle
+from nonchalant.words import State
 from tests import anvil
 from tests.e2e import ledger
 from tests.e2e.ledger import recipient

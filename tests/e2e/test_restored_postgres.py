@@ -11,8 +11,8 @@ from pathlib import Path
 
 from nonchalant.app import Nonchalant
 from nonchalant.errors import CommitUnknown, StoreUnavailable
-from nonchalant.model import LaneKey, Mode, State
 from nonchalant.values import replace
+from nonchalant.words import LaneKey, Mode, State
 from tests import anvil
 from tests.e2e.rig import settings, until
 from tests.e2e.site import ALICE, Site, pay

@@ -17,9 +17,9 @@ from nonchalant.access import LanePattern, Scope
 from nonchalant.app import Nonchalant, Wrap
 from nonchalant.config import parse_settings
 from nonchalant.errors import LeaseLost, StoreUnavailable
-from nonchalant.model import LaneKey
 from nonchalant.observing import catalogue as c
 from nonchalant.ports import Store
+from nonchalant.words import LaneKey
 from tests.anvil import Anvil
 from tests.postgres import Cluster
 from tests.service.conftest import OTHER, SENDER, SETTINGS, Running, chain, live, running, service

@@ -4,10 +4,11 @@ import json
 from pathlib import Path
 
 from nonchalant.config import parse_settings
-from nonchalant.model import LaneKey, Request
+from nonchalant.model import Request
 from nonchalant.wire import (
     parse_request,
 )
+from nonchalant.words import LaneKey
 
 SENDER = "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266"
 CHECKSUMMED = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"

@@ -10,8 +10,8 @@ from nonchalant.audit import Actor, Deed
 from nonchalant.errors import BadRequest
 from nonchalant.keys import Key, Live
 from nonchalant.logs import clean_text
-from nonchalant.model import LaneKey
 from nonchalant.scalars import parse_pattern
+from nonchalant.words import LaneKey
 from tests.examples import ALICE, BOB, a_transaction
 
 WRITTEN = keys.write("0123456789abcdef", "f" * 64)

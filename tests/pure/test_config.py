@@ -25,10 +25,10 @@ from nonchalant.config import (
 from nonchalant.errors import BadSettings
 from nonchalant.fees import FeeRules
 from nonchalant.health import HealthRules
-from nonchalant.model import Speed
 from nonchalant.policy import Blocks, Patience
 from nonchalant.secret import EnvSecret, FileSecret
 from nonchalant.windows import Pace
+from nonchalant.words import Speed
 from tests.lessons import lesson
 
 FOLDER = Path("/etc/nonchalant")

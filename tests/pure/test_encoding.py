@@ -14,8 +14,9 @@ from nonchalant.chain.evm.addresses import address_of, checksum, normalise_addre
 from nonchalant.chain.evm.encoding import CURVE_ORDER, HIGHEST_CHAIN_ID, digest, rlp, seal
 from nonchalant.chain.evm.endpoints import EvmChain
 from nonchalant.errors import SignerFailed, Unencodable
-from nonchalant.model import Draft, Fees, LaneKey, Payload
+from nonchalant.model import Draft, Fees, Payload
 from nonchalant.values import replace
+from nonchalant.words import LaneKey
 
 CASES = 3_000
 KEY = PrivateKey(bytes.fromhex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80"))

@@ -15,8 +15,9 @@ from nonchalant.fees import (
     raised,
     replacement_floor,
 )
-from nonchalant.model import Fees, Market, Speed
+from nonchalant.model import Fees, Market
 from nonchalant.values import replace
+from nonchalant.words import Speed
 from tests.lessons import lesson
 
 GWEI = 10**9

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from nonchalant.fees import FeeRules
 from nonchalant.funds import Purse, kept_for, kept_for_slot
-from nonchalant.model import Fees, Slot, SlotKind, Speed
+from nonchalant.model import Fees, Slot
 from nonchalant.policy import BUMPED_AT_ONCE
+from nonchalant.words import SlotKind, Speed
 from tests.examples import a_slot, a_transaction, an_attempt
 
 amounts = st.integers(0, 10**6)

@@ -3,7 +3,8 @@
 import pytest
 
 from nonchalant.history import REPEATABLE, fact_of, repeated
-from nonchalant.model import Event, LaneKey
+from nonchalant.model import Event
+from nonchalant.words import LaneKey
 from tests.examples import BOB, LANE
 
 

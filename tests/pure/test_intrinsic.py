@@ -5,8 +5,9 @@ import pytest
 from nonchalant.chain.evm.intrinsic import least_gas
 from nonchalant.errors import BadRequest
 from nonchalant.fees import FeeRules
-from nonchalant.model import AccessList, Payload
+from nonchalant.model import Payload
 from nonchalant.wire import parse_replacement
+from nonchalant.words import AccessList
 from tests.pure.bodies import OTHER, RULES, parse, send
 from tests.pure.bodies import body as request_body
 

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nonchalant.lanes import Lane, Work, exposure
-from nonchalant.model import AttemptKind, Change, Fees, Payload, Reservation, SlotKind, State, Stranger
+from nonchalant.model import Change, Fees, Payload, Reservation, Stranger
 from nonchalant.values import replace
+from nonchalant.words import AttemptKind, SlotKind, State
 from tests.examples import ALICE, BOB, LANE, a_hash, a_lane, a_receipt, a_record, a_slot, a_transaction, an_attempt
 
 

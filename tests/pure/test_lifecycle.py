@@ -34,18 +34,9 @@ from nonchalant.lifecycle import (
     one_version_on,
     step,
 )
-from nonchalant.model import (
-    LIVE_STATES,
-    TERMINAL_STATES,
-    AttemptKind,
-    BlockRef,
-    Fees,
-    Payload,
-    Speed,
-    State,
-    Transaction,
-)
+from nonchalant.model import BlockRef, Fees, Payload, Transaction
 from nonchalant.values import replace
+from nonchalant.words import LIVE_STATES, TERMINAL_STATES, AttemptKind, Speed, State
 from tests.examples import ALICE, LANE, MARK, a_receipt, a_transaction
 
 RECEIPT = a_receipt("0xee")

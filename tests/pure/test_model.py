@@ -4,41 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nonchalant.model import (
-    LIVE_STATES,
-    TERMINAL_STATES,
-    AttemptKind,
-    Block,
-    BlockRef,
-    Executed,
-    Fees,
-    Payload,
-    Slot,
-    SlotKind,
-    State,
-    Wanted,
-    deed_of,
-)
+from nonchalant.model import Block, BlockRef, Executed, Fees, Payload, Slot, deed_of
 from nonchalant.values import replace
+from nonchalant.words import LIVE_STATES, AttemptKind, SlotKind, State, Wanted
 from tests.examples import (
     ALICE,
     BOB,
-    LANE,
     a_hash,
     a_receipt,
     a_slot,
     a_transaction,
     an_attempt,
 )
-
-
-def test_a_lane_is_written_as_chain_and_address() -> None:
-    assert str(LANE) == f"7:{ALICE}"
-
-
-def test_every_state_is_either_live_or_an_end() -> None:
-    assert frozenset(State) == LIVE_STATES | TERMINAL_STATES
-    assert not LIVE_STATES & TERMINAL_STATES
 
 
 @pytest.mark.parametrize("state", State)

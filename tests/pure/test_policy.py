@@ -9,19 +9,7 @@ from hypothesis import strategies as st
 
 from nonchalant.errors import NodeRefused
 from nonchalant.fees import FeeRules, outbid, raised
-from nonchalant.model import (
-    Attempt,
-    AttemptKind,
-    Fees,
-    Market,
-    Reservation,
-    Slot,
-    SlotKind,
-    Speed,
-    State,
-    Transaction,
-    Wanted,
-)
+from nonchalant.model import Attempt, Fees, Market, Reservation, Slot, Transaction
 from nonchalant.policy import (
     NEVER_SENT,
     RESERVATION_PATIENCE,
@@ -46,6 +34,7 @@ from nonchalant.policy import (
 )
 from nonchalant.rejections import Fate, Rejection
 from nonchalant.values import replace
+from nonchalant.words import AttemptKind, SlotKind, Speed, State, Wanted
 from tests.examples import a_slot, a_transaction, an_attempt
 from tests.lessons import lesson
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nonchalant.errors import NodeRefused
-from nonchalant.model import Accepted, Executed, OnSuperseded, Payload, Refused, Unknown
+from nonchalant.model import Accepted, Executed, Payload, Refused, Unknown
 from nonchalant.policy import (
     NEVER_SENT,
     Estimate,
@@ -19,6 +19,7 @@ from nonchalant.policy import (
     supersede_hold,
 )
 from nonchalant.rejections import Fate, Rejection
+from nonchalant.words import OnSuperseded
 from tests.examples import ALICE, BOB, a_slot, a_transaction, an_attempt
 
 TAKEN = NEVER_SENT.started(0, 0).finished(Fate.ACCEPTED, "geth")

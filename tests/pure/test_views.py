@@ -6,28 +6,22 @@ import pytest
 from nonchalant.lane_views import LiveLane, show_lane
 from nonchalant.model import (
     Attempt,
-    AttemptKind,
     Attention,
     BlockRef,
     Control,
     Event,
     Fees,
-    LaneKey,
     LaneRecord,
-    Mode,
-    OnSuperseded,
     Payload,
     Receipt,
-    Speed,
-    State,
     Transaction,
-    Wanted,
 )
 from nonchalant.ports import LaneSummary, OpenWish, Reserved, Standing
 from nonchalant.values import replace
 from nonchalant.views import show_event, show_time, show_transaction
 from nonchalant.waiting_for import Situation
 from nonchalant.windows import Pace
+from nonchalant.words import AttemptKind, LaneKey, Mode, OnSuperseded, Speed, State, Wanted
 
 SENDER = "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266"
 CHECKSUMMED = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"

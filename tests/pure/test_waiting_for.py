@@ -4,22 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from nonchalant.model import (
-    AttemptKind,
-    Attention,
-    BlockRef,
-    Control,
-    Fees,
-    LaneRecord,
-    Mode,
-    SlotKind,
-    State,
-    Transaction,
-    Wanted,
-)
+from nonchalant.model import Attention, BlockRef, Control, Fees, LaneRecord, Transaction
 from nonchalant.ports import FirstOpen, Standing
 from nonchalant.values import replace
 from nonchalant.waiting_for import MOST_COUNTED, Situation, why
+from nonchalant.words import AttemptKind, Mode, SlotKind, State, Wanted
 from tests.examples import LANE, a_receipt, a_transaction, an_attempt
 
 GWEI = 10**9

@@ -4,12 +4,13 @@ import pytest
 
 from nonchalant.amounts import LIMIT
 from nonchalant.errors import BadRequest, FeeAboveCap, UnknownAccount, UnknownChain
-from nonchalant.model import Fees, LaneKey, OnSuperseded, Payload, Speed
+from nonchalant.model import Fees, Payload
 from nonchalant.scalars import MAX_DATA, parse_idempotency_key
 from nonchalant.values import replace
 from nonchalant.wire import (
     parse_request,
 )
+from nonchalant.words import LaneKey, OnSuperseded, Speed
 from tests.lessons import lesson
 from tests.pure.bodies import CHECKSUMMED, LANES, OTHER, SENDER, SETTINGS, WORD, body, parse, send
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nonchalant.errors import BadRequest, FeeAboveCap
-from nonchalant.model import Fees, LaneKey, Payload, Speed, State
+from nonchalant.model import Fees, Payload
 from nonchalant.ports import Filter
 from nonchalant.scalars import MAX_DATA
 from nonchalant.wire import (
@@ -22,6 +22,7 @@ from nonchalant.wire import (
     parse_reset,
     parse_used,
 )
+from nonchalant.words import LaneKey, Speed, State
 from tests.pure.bodies import CHECKSUMMED, OTHER, RULES, SENDER, WORD
 
 

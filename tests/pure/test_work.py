@@ -7,20 +7,9 @@ import pytest
 from nonchalant.errors import IllegalMove
 from nonchalant.lanes import RENEWED_AFTER, Lane, Work
 from nonchalant.lifecycle import Assigned, Broadcast, Failed, Included, Marked, Replaced, Repriced, Valued
-from nonchalant.model import (
-    Attention,
-    Change,
-    Fees,
-    Payload,
-    Reply,
-    Slot,
-    SlotKind,
-    Speed,
-    State,
-    Stranger,
-    Transaction,
-)
+from nonchalant.model import Attention, Change, Fees, Payload, Reply, Slot, Stranger, Transaction
 from nonchalant.values import replace
+from nonchalant.words import SlotKind, Speed, State
 from tests.examples import LANE, MARK, a_hash, a_lane, a_receipt, a_record, a_slot, a_transaction, an_attempt
 
 

@@ -352,6 +352,7 @@ def test_help_needs_nothing_heavy() -> None:
         "asyncio",
         "coincurve",
         "eth_account",
+        "msgspec",
         "sqlite3",
         "structlog",
         "uvicorn",

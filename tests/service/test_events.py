@@ -9,9 +9,10 @@ import pytest
 
 from nonchalant.access import LanePattern, Scope
 from nonchalant.interest import KINDS
-from nonchalant.model import Event, LaneKey
+from nonchalant.model import Event
 from nonchalant.service import events
 from nonchalant.service.asgi import Limits
+from nonchalant.words import LaneKey
 from tests.e2e.rig import until
 from tests.service.conftest import OTHER, SENDER, Running, running
 from tests.service.keyed import OPERATOR, a_holder, bearer, hand_out, keyed

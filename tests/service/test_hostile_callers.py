@@ -124,7 +124,8 @@ async def test_who_never_reads_his_last_answer_is_cut_off(tmp_path: Path, monkey
 
 
 async def test_what_befell_anothers_transaction_is_not_in_the_lanes_history(tmp_path: Path) -> None:
-    from nonchalant.model import Event, LaneKey
+    from nonchalant.model import Event
+    from nonchalant.words import LaneKey
 
     async with keyed(tmp_path) as service:
         one = await a_holder(service, Scope.TX_WRITE, Scope.TX_READ, tenant="one")

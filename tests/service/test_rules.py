@@ -5,10 +5,10 @@ from pathlib import Path
 from nonchalant.config import parse_settings
 from nonchalant.fees import FeeRules
 from nonchalant.health import HealthRules
-from nonchalant.model import LaneKey, Speed
 from nonchalant.parts import engine_rules
 from nonchalant.policy import Blocks
 from nonchalant.windows import Pace
+from nonchalant.words import LaneKey, Speed
 
 SETTINGS = parse_settings(
     """

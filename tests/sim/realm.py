@@ -6,7 +6,7 @@ import random
 from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
-from nonchalant.model import Draft, Fees, LaneKey, Payload, Sealed
+from nonchalant.model import Draft, Fees, Payload, Sealed
 from nonchalant.sim import wire
 from nonchalant.sim.blocks import SimBlock
 from nonchalant.sim.chain import SimChain, Terrain
@@ -14,6 +14,7 @@ from nonchalant.sim.endpoint import SimEndpoint
 from nonchalant.sim.loop import SimLoop, forgetting
 from nonchalant.sim.pool import GETH, Flavour, No
 from nonchalant.sim.wire import Order, SimTx
+from nonchalant.words import LaneKey
 
 T = TypeVar("T")
 GWEI = 10**9

@@ -8,13 +8,14 @@ from collections.abc import Callable
 import pytest
 
 from nonchalant.errors import NodeRefused, SignerFailed, Unencodable, Unreachable
-from nonchalant.model import Accepted, Account, BlockRef, Draft, Fees, LaneKey, Payload, Refused
+from nonchalant.model import Accepted, Account, BlockRef, Draft, Fees, Payload, Refused
 from nonchalant.sim import wire
 from nonchalant.sim.blocks import Deed, Happening
 from nonchalant.sim.chain import FOREIGN
 from nonchalant.sim.pool import BESU
 from nonchalant.sim.wire import Effect, Order, SimSigner
 from nonchalant.values import replace
+from nonchalant.words import LaneKey
 from tests.sim.realm import ALICE, BOB, GWEI, SmallRealm, sealed
 
 DRAFT = Draft(lane=LaneKey(7, ALICE), nonce=0, payload=Payload(to=BOB), gas=21_000, fees=Fees(1, 1))

@@ -10,7 +10,6 @@ from contextlib import suppress
 import pytest
 
 from nonchalant.errors import CommitUnknown, NonchalantError, StoreUnavailable
-from nonchalant.model import LaneKey
 from nonchalant.sim.chain import SimChain
 from nonchalant.sim.endpoint import LIES_ABOUT_ACCOUNTS
 from nonchalant.sim.faults import Faults
@@ -22,6 +21,7 @@ from nonchalant.sim.trace import Trace
 from nonchalant.sim.trouble import Trouble
 from nonchalant.sim.wire import SimSigner
 from nonchalant.sim.world import World
+from nonchalant.words import LaneKey
 from tests.sim.realm import ALICE, BOB, SmallRealm, sealed
 
 

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from nonchalant.errors import WishRefused
-from nonchalant.model import AttemptKind, Draft, Fees, LaneKey, Payload, Sealed, Speed, State, Transaction, Wei
+from nonchalant.model import Draft, Fees, Payload, Sealed, Transaction
 from nonchalant.policy import Patience
 from nonchalant.sim import wire
 from nonchalant.sim.node import Life
 from nonchalant.sim.wire import Order, SimTx
 from nonchalant.wishes import Reserve
+from nonchalant.words import AttemptKind, LaneKey, Speed, State, Wei
 from tests.stages.rig import ALICE, ETHER, GWEI, RECIPIENT, Rig
 
 HOLDER = "the holder's secret"

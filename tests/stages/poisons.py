@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from nonchalant.model import Draft, State, Transaction
+from nonchalant.model import Draft, Transaction
 from nonchalant.sim.wire import read_order
+from nonchalant.words import State
 from tests.stages.rig import ALICE, Rig
 
 POISON = OverflowError("this one is too much")

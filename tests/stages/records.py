@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from nonchalant.model import Attempt, AttemptKind, Event, LaneKey, State, Transaction
+from nonchalant.model import Attempt, Event, Transaction
 from nonchalant.ports import Clock, LaneSummary
 from nonchalant.sim.store import SimWitness, new_database, older_database
 from nonchalant.store.sqlite import SqliteStore
 from nonchalant.store.witness import notice_restore
+from nonchalant.words import AttemptKind, LaneKey, State
 from tests.stages.setting import ALICE
 
 T = TypeVar("T")

@@ -23,19 +23,7 @@ from nonchalant.errors import FeeAboveCap, NodeRefused, Unreachable
 from nonchalant.fees import is_within_caps
 from nonchalant.hooks import Hook
 from nonchalant.intake import Intake
-from nonchalant.model import (
-    Account,
-    Fees,
-    Hash,
-    LaneKey,
-    OnSuperseded,
-    Payload,
-    Request,
-    Speed,
-    State,
-    Transaction,
-    Wei,
-)
+from nonchalant.model import Account, Fees, Payload, Request, Transaction
 from nonchalant.sim.blocks import Deed, Happening, SimBlock
 from nonchalant.sim.chain import SimChain, Terrain
 from nonchalant.sim.endpoint import SimEndpoint
@@ -50,6 +38,7 @@ from nonchalant.sim.trouble import Trouble
 from nonchalant.sim.wire import Effect, Order, SimSigner, SimTx
 from nonchalant.sim.world import SimEntropy, TrueClock
 from nonchalant.values import replace
+from nonchalant.words import Hash, LaneKey, OnSuperseded, Speed, State, Wei
 from tests.stages.records import Records, in_place
 from tests.stages.setting import (
     ABROAD,  # noqa: F401 - a test takes the cast and the rig from one place

@@ -9,10 +9,10 @@ from nonchalant.engine import ChainRules, EngineRules
 from nonchalant.fees import FeeRules
 from nonchalant.health import HealthRules
 from nonchalant.hooks import Hook
-from nonchalant.model import Address, LaneKey, Wei
 from nonchalant.policy import Patience
 from nonchalant.sim.pool import GETH, Flavour
 from nonchalant.windows import Pace
+from nonchalant.words import Address, LaneKey, Wei
 
 GWEI: Wei = 10**9
 ETHER: Wei = 10**18

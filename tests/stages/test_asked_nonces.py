@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from nonchalant.errors import NonceTaken
-from nonchalant.model import State, Transaction
+from nonchalant.model import Transaction
 from nonchalant.sim.wire import Effect
 from nonchalant.windows import Pace
+from nonchalant.words import State
 from tests.stages.acts import reserve
 from tests.stages.rig import ALICE, Rig, staged
 

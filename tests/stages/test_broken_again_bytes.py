@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from nonchalant.fees import FeeRules
-from nonchalant.model import Payload, Speed, State
+from nonchalant.model import Payload
+from nonchalant.words import Speed, State
 from tests.stages.rig import ALICE, GWEI, Rig, refused, staged
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nonchalant.model import Payload, State
+from nonchalant.model import Payload
 from nonchalant.wishes import Reset
+from nonchalant.words import State
 from tests.stages.rig import ALICE, RECIPIENT, Rig, staged
 
 

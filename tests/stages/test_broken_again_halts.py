@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nonchalant.errors import WishRefused
-from nonchalant.model import Mode, State, Transaction
+from nonchalant.model import Transaction
+from nonchalant.words import Mode, State
 from tests.stages.acts import settled
 from tests.stages.rig import ALICE, BOB, Rig, staged
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nonchalant.model import State
 from nonchalant.wishes import Release, Reserve
+from nonchalant.words import State
 from tests.stages.rig import ALICE, Rig, staged
 
 HOLDER = "the holder's secret"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nonchalant.model import State
 from nonchalant.values import replace
 from nonchalant.wishes import Reset
+from nonchalant.words import State
 from tests.lessons import lesson
 from tests.stages.acts import settled
 from tests.stages.rig import Rig, staged, unreachable

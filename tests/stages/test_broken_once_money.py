@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nonchalant.model import Speed, State
+from nonchalant.words import Speed, State
 from tests.stages.rig import ETHER, GWEI, Rig, staged
 
 

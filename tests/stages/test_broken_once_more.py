@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nonchalant.model import State
+from nonchalant.words import State
 from tests.lessons import lesson
 from tests.stages.rig import ALICE, GWEI, Rig, staged, unreachable
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nonchalant.model import State
+from nonchalant.words import State
 from tests.stages.acts import lose_one
 from tests.stages.rig import ETHER, Rig, staged
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from nonchalant import proof, reconcile
-from nonchalant.model import State
+from nonchalant.words import State
 from tests.stages.acts import lose_one
 from tests.stages.rig import ALICE, BOB, ETHER, Rig, refused, staged
 

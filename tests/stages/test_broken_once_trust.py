@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nonchalant.model import State
 from nonchalant.values import replace
+from nonchalant.words import State
 from tests.lessons import lesson
 from tests.stages.rig import ALICE, Rig, staged, unreachable
 

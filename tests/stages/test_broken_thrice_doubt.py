@@ -3,7 +3,8 @@
 import pytest
 
 from nonchalant.errors import MayHaveRun
-from nonchalant.model import Mode, State, Transaction
+from nonchalant.model import Transaction
+from nonchalant.words import Mode, State
 from tests.stages.rig import ALICE, BOB, Rig, staged
 
 

@@ -12,9 +12,10 @@ from nonchalant.advice import Adviser, LoneThread
 from nonchalant.config import load_settings
 from nonchalant.errors import HookFailed, HookRefused
 from nonchalant.hooks import Alert, HeadSnapshot, Wait
-from nonchalant.model import BlockRef, Market, Mode, Payload, Speed, State, Transaction
+from nonchalant.model import BlockRef, Market, Payload, Transaction
 from nonchalant.parts import adviser_of, signers_of
 from nonchalant.values import replace
+from nonchalant.words import Mode, Speed, State
 from tests.examples import a_transaction
 from tests.stages.acts import CHEAP, QUICK_BUMP, stuck
 from tests.stages.rig import ALICE, Rig, staged

@@ -6,10 +6,10 @@ import pytest
 
 from nonchalant import assign, filling, rescue
 from nonchalant.errors import SignerFailed
-from nonchalant.model import Speed, State
 from nonchalant.poison import ASIDE_FOR
 from nonchalant.windows import Pace
 from nonchalant.wishes import Release, Reserve
+from nonchalant.words import Speed, State
 from tests.stages.acts import QUICK_BUMP
 from tests.stages.poisons import POISON, choke_encoder, choke_signer, settles
 from tests.stages.rig import ALICE, GWEI, Rig, staged

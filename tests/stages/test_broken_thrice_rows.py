@@ -2,8 +2,9 @@
 
 import pytest
 
-from nonchalant.model import State, Transaction
+from nonchalant.model import Transaction
 from nonchalant.ports import Filter
+from nonchalant.words import State
 from tests.lessons import lesson
 from tests.stages.poisons import SPOILT, past_every_check, settles, spoil
 from tests.stages.rig import ALICE, Rig, staged

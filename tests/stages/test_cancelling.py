@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from nonchalant.errors import NotFound, TooLate
-from nonchalant.model import AttemptKind, Mode, OnSuperseded, State
 from nonchalant.sim.pool import BESU
 from nonchalant.wishes import Cancel, Wish
+from nonchalant.words import AttemptKind, Mode, OnSuperseded, State
 from tests.lessons import lesson
 from tests.stages.acts import cancelled_at_its_slot, sent
 from tests.stages.rig import ALICE, BOB, GWEI, Rig, staged

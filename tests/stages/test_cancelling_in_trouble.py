@@ -8,9 +8,10 @@ import pytest
 
 from nonchalant.errors import MayHaveRun
 from nonchalant.fees import FeeRules
-from nonchalant.model import Answer, AttemptKind, Fees, Refused, State
+from nonchalant.model import Answer, Fees, Refused
 from nonchalant.sim.gate import Boundary
 from nonchalant.sim.pool import BESU
+from nonchalant.words import AttemptKind, State
 from tests.lessons import lesson
 from tests.stages.acts import QUICK_BUMP, cancelled_at_its_slot, lose_one, sent
 from tests.stages.rig import GWEI, Rig, staged, unreachable

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from nonchalant.model import AttemptKind, State
 from nonchalant.sim.gate import Ambush, Boundary, StoreAilment
 from nonchalant.sim.pool import No
 from nonchalant.windows import Pace
+from nonchalant.words import AttemptKind, State
 from tests.lessons import lesson
 from tests.stages.acts import QUICK_BUMP, drained_in_flight, goes_once_all_are_well
 from tests.stages.rig import ALICE, BOB, ETHER, Rig, refused, staged

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 import pytest
 
 from nonchalant.errors import WishPending, WishRefused
-from nonchalant.model import Account, BlockRef, Mode, State
+from nonchalant.model import Account, BlockRef
 from nonchalant.values import replace
 from nonchalant.wishes import Reserve, Reset
+from nonchalant.words import Mode, State
 from tests.lessons import lesson
 from tests.stages.acts import HOLDER, ask, refusal, settled
 from tests.stages.rig import ALICE, BOB, Rig, staged, unreachable

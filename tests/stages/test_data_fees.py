@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nonchalant.errors import WishRefused
-from nonchalant.model import AttemptKind, Draft, Fees, State, Transaction, Wei
+from nonchalant.model import Draft, Fees, Transaction
+from nonchalant.words import AttemptKind, State, Wei
 from tests.stages.rig import ALICE, GWEI, Rig, staged, unreachable
 
 DATA_PRICE: Wei = 10**13  # a byte: dearer than all the gas of a transfer

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from nonchalant.model import AttemptKind, Mode, State, Transaction
+from nonchalant.model import Transaction
 from nonchalant.sim.gate import Boundary
 from nonchalant.sim.pool import BESU
 from nonchalant.sim.wire import Effect
+from nonchalant.words import AttemptKind, Mode, State
 from tests.stages.rig import ALICE, Rig, staged
 
 HOUR = 3_600_000

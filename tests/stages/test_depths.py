@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from nonchalant.model import State, Transaction
+from nonchalant.model import Transaction
 from nonchalant.sim.pool import BESU
+from nonchalant.words import State
 from tests.lessons import lesson
 from tests.stages.rig import Rig, staged
 

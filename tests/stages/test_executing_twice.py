@@ -8,9 +8,10 @@ import pytest
 
 from nonchalant.errors import KeyReused
 from nonchalant.follow import RECEIPT_SECONDS
-from nonchalant.model import BlockRef, Executed, Hash, Receipt, State
+from nonchalant.model import BlockRef, Executed, Receipt
 from nonchalant.sim.gate import Boundary, StoreAilment
 from nonchalant.sim.pool import No
+from nonchalant.words import Hash, State
 from tests.lessons import lesson
 from tests.stages.acts import QUICK_BUMP, bumped_in_vain, goes_once_all_are_well
 from tests.stages.rig import Rig, refused, staged, unreachable

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from nonchalant.model import Account, Address, BlockRef, State
+from nonchalant.model import Account, BlockRef
 from nonchalant.sim.wire import Effect, SimTx
+from nonchalant.words import Address, State
 from tests.lessons import lesson
 from tests.stages.rig import ALICE, ETHER, GWEI, Rig, staged, unreachable
 

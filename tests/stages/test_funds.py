@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from nonchalant.model import Fees, LaneKey, State
+from nonchalant.model import Fees
 from nonchalant.sim.pool import No
+from nonchalant.words import LaneKey, State
 from tests.lessons import lesson
 from tests.stages.acts import QUICK_BUMP, drained_in_flight
 from tests.stages.rig import ALICE, BOB, ETHER, GWEI, Rig, staged

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nonchalant.fees import FeeRules
-from nonchalant.model import Answer, State
+from nonchalant.model import Answer
 from nonchalant.ports import Filter
 from nonchalant.sim.gate import Boundary
 from nonchalant.sim.pool import BESU, GATEWAY, No
 from nonchalant.values import replace
+from nonchalant.words import State
 from tests.lessons import lesson
 from tests.stages.acts import CHEAP, QUICK_BUMP, owner_of, sent
 from tests.stages.rig import ALICE, GWEI, Rig, staged

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nonchalant.health import HealthRules
-from nonchalant.model import State
+from nonchalant.words import State
 from tests.lessons import lesson
 from tests.stages.rig import ABROAD, ALICE, BOB, ETHER, OTHER_CHAIN, Rig, staged
 from tests.stages.test_funds import paused_for, told

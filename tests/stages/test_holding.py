@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from nonchalant.errors import TooLate, WishRefused
-from nonchalant.model import Mode, OnSuperseded, State, Transaction
+from nonchalant.model import Transaction
 from nonchalant.wishes import MOST_REPLACEMENTS, Replace, Wish
+from nonchalant.words import Mode, OnSuperseded, State
 from tests.lessons import lesson
 from tests.stages.rig import ALICE, Rig, staged
 

@@ -15,7 +15,8 @@ from nonchalant.attend import AGAIN
 from nonchalant.errors import BadRequest, BadSettings, HookFailed, HookRefused
 from nonchalant.fees import FeeRules
 from nonchalant.hooks import Alert, Bump, Cancel, HeadSnapshot, Replace, Wait
-from nonchalant.model import AttemptKind, BlockRef, Fees, Market, Payload, Speed, State, Transaction
+from nonchalant.model import BlockRef, Fees, Market, Payload, Transaction
+from nonchalant.words import AttemptKind, Speed, State
 from tests.examples import a_transaction
 from tests.stages.acts import QUICK_BUMP, stuck
 from tests.stages.rig import GWEI, Rig, staged

@@ -8,8 +8,8 @@ import pytest
 
 from nonchalant import intake
 from nonchalant.errors import NonchalantError, QueueFull, RowMoved, ShuttingDown, StoreUnavailable
-from nonchalant.model import State
 from nonchalant.sim.gate import StoreAilment
+from nonchalant.words import State
 from tests.lessons import lesson
 from tests.stages.rig import ALICE, BOB, Rig, staged
 

@@ -7,8 +7,8 @@ import pytest
 from nonchalant.assign import assign
 from nonchalant.errors import WishPending
 from nonchalant.grant import grant
-from nonchalant.model import State
 from nonchalant.wishes import Fill, Release, Reserve, Reset, Sync, Wish
+from nonchalant.words import State
 from tests.lessons import lesson
 from tests.stages.acts import HOLDER, ask, refusal, settled
 from tests.stages.rig import ALICE, Rig, staged

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from nonchalant.model import Fees, State
+from nonchalant.model import Fees
 from nonchalant.wishes import Release, Use
+from nonchalant.words import State
 from tests.lessons import lesson
 from tests.stages.acts import HOLDER, refusal, reserve, send_outside, signed
 from tests.stages.rig import GWEI, Rig, staged

@@ -6,7 +6,7 @@ import pytest
 
 from nonchalant import settle, watch
 from nonchalant.errors import WishRefused
-from nonchalant.model import State
+from nonchalant.words import State
 from tests.lessons import lesson
 from tests.stages.rig import Rig, refused, staged, unreachable
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nonchalant.fees import FeeRules
-from nonchalant.model import State
 from nonchalant.sim.wire import Effect
+from nonchalant.words import State
 from tests.lessons import lesson
 from tests.stages.rig import ABROAD, ALICE, BOB, CHAIN, ETHER, GWEI, OTHER_CHAIN, Rig, staged
 

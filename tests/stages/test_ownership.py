@@ -6,9 +6,9 @@ import pytest
 
 from nonchalant import reconcile
 from nonchalant.errors import LeaseLost
-from nonchalant.model import State
 from nonchalant.sim.gate import Ambush, Boundary, StoreAilment
 from nonchalant.values import replace
+from nonchalant.words import State
 from tests.lessons import lesson
 from tests.stages.acts import owner_of
 from tests.stages.rig import ALICE, BOB, Rig, staged

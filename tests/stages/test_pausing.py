@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from nonchalant.errors import LaneDraining
-from nonchalant.model import Mode, Speed, State
 from nonchalant.policy import Patience
 from nonchalant.sim.pool import BESU
+from nonchalant.words import Mode, Speed, State
 from tests.stages.rig import ALICE, BOB, Rig, staged
 
 

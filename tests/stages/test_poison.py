@@ -7,7 +7,8 @@ import pytest
 
 from nonchalant import broadcast, rescue, settle, watch
 from nonchalant.errors import SignerFailed
-from nonchalant.model import Answer, BlockRef, Draft, Receipt, Sealed, State
+from nonchalant.model import Answer, BlockRef, Draft, Receipt, Sealed
+from nonchalant.words import State
 from tests.lessons import lesson
 from tests.stages.poisons import POISON, choke_encoder, choke_signer, label_of, settles
 from tests.stages.rig import Rig, staged, unreachable

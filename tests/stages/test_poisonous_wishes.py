@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from nonchalant.model import AttemptKind, Draft, Fees, Payload, State
+from nonchalant.model import Draft, Fees, Payload
 from nonchalant.wishes import Bump, Cancel, Replace, Wish
+from nonchalant.words import AttemptKind, State
 from tests.lessons import lesson
 from tests.stages.rig import ALICE, GWEI, Rig, staged
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from nonchalant.model import Event, Fees, OnSuperseded, Speed, State, Transaction
+from nonchalant.model import Event, Fees, Transaction
 from nonchalant.wishes import Bump, Cancel, Replace, Wish
+from nonchalant.words import OnSuperseded, Speed, State
 from tests.stages.rig import ALICE, GWEI, Rig, staged
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from nonchalant.errors import SignerFailed
-from nonchalant.model import State
 from nonchalant.windows import Pace
+from nonchalant.words import State
 from tests.lessons import lesson
 from tests.stages.poisons import choke_signer, settles
 from tests.stages.rig import Rig, staged

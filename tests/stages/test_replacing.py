@@ -8,13 +8,14 @@ import pytest
 
 from nonchalant.errors import TooLate, WishRefused
 from nonchalant.fees import FeeRules
-from nonchalant.model import AttemptKind, Fees, Mode, Payload, Speed, State, Transaction
+from nonchalant.model import Fees, Payload, Transaction
 from nonchalant.policy import Patience
 from nonchalant.sim.gate import Boundary
 from nonchalant.sim.pool import BESU
 from nonchalant.sim.wire import Effect
 from nonchalant.values import replace
 from nonchalant.wishes import Bump, Replace, Wish
+from nonchalant.words import AttemptKind, Mode, Speed, State
 from tests.lessons import lesson
 from tests.stages.acts import CHEAP, DEAR, sent
 from tests.stages.rig import ALICE, ETHER, GWEI, Rig, refused, staged, unreachable

@@ -6,11 +6,12 @@ import pytest
 
 from nonchalant.asking import Asking
 from nonchalant.errors import WishPending
-from nonchalant.model import Fees, LaneKey, Mode, State
+from nonchalant.model import Fees
 from nonchalant.sim import wire
 from nonchalant.sim.gate import Boundary
 from nonchalant.windows import Pace
 from nonchalant.wishes import Fill, Release, Reserve, Use
+from nonchalant.words import LaneKey, Mode, State
 from tests.lessons import lesson
 from tests.stages.acts import DEAR, HOLDER, ask, refusal, reserve, send_outside, signed
 from tests.stages.rig import ALICE, BOB, Rig, staged

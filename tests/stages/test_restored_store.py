@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nonchalant.errors import MayHaveRun, WishRefused
-from nonchalant.model import Mode, State
 from nonchalant.wishes import Fill, Reserve, Use
+from nonchalant.words import Mode, State
 from tests.stages.acts import lose_one
 from tests.stages.rig import ETHER, Rig, staged
 

@@ -4,7 +4,7 @@ import pytest
 
 from nonchalant.errors import KeyReused, TransactionRemoved
 from nonchalant.housekeeping import REMOVE_SECONDS
-from nonchalant.model import State
+from nonchalant.words import State
 from tests.stages.rig import Rig, staged
 
 HOUR = 3_600_000

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from nonchalant.model import Answer, State
+from nonchalant.model import Answer
+from nonchalant.words import State
 from tests.lessons import lesson
 from tests.stages.rig import ALICE, GWEI, Rig, staged, unreachable
 

@@ -5,8 +5,9 @@ from typing import cast
 
 from nonchalant.cluster import CROWDED_SECONDS, LAPSED_SECONDS, PATIENT_SECONDS, Cluster
 from nonchalant.engine import EngineRules
-from nonchalant.model import LaneKey, Lease, State
+from nonchalant.model import Lease
 from nonchalant.ports import LaneWork, Store
+from nonchalant.words import LaneKey, State
 from tests.stages.rig import ALICE, BOB, CHAIN, Rig, staged
 from tests.store.acts import ManualClock
 

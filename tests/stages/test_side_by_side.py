@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from nonchalant.model import Answer, State
+from nonchalant.model import Answer
+from nonchalant.words import State
 from tests.lessons import lesson
 from tests.stages.rig import ALICE, BOB, Rig, staged
 from tests.stages.voices import Voice

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from nonchalant.model import BlockRef, Market, Payload, State, Transaction
+from nonchalant.model import BlockRef, Market, Payload, Transaction
 from nonchalant.sim.endpoint import GAS_LIMIT
 from nonchalant.sim.wire import Effect, Order
 from nonchalant.values import replace
+from nonchalant.words import State
 from tests.lessons import lesson
 from tests.stages.rig import RECIPIENT, Rig, refused, staged, unreachable
 from tests.stages.voices import FOR_EVER

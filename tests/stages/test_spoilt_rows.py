@@ -2,7 +2,7 @@
 
 import pytest
 
-from nonchalant.model import Mode, State
+from nonchalant.words import Mode, State
 from tests.lessons import lesson
 from tests.stages.poisons import SPOILT, settles, spoil
 from tests.stages.rig import ALICE, Rig, staged

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from nonchalant.engine import CANCEL_SECONDS, HANG_UP_SECONDS
-from nonchalant.model import Answer, State
+from nonchalant.model import Answer
+from nonchalant.words import State
 from tests.stages.rig import ALICE, BOB, Rig, staged
 from tests.stages.voices import Voice
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from nonchalant import taken
-from nonchalant.model import Answer, Change, Lease, Refused, State, Transaction, Unknown
+from nonchalant import follow, taken
+from nonchalant.model import Answer, Change, Lease, Refused, Transaction, Unknown
 from nonchalant.observing.commits import Moments
-from tests.stages.rig import ALICE, BLOCK_SECONDS, Rig, staged
+from nonchalant.words import Hash, State
+from tests.stages.rig import ALICE, BLOCK_SECONDS, Rig, staged, unreachable
 from tests.stages.voices import Voice
 
 MANY = [f"p{number}" for number in range(taken.FEW + 3)]
@@ -57,6 +58,35 @@ async def test_without_a_block_it_is_told_all_the_same(rig: Rig) -> None:
     txs = await handed_over(rig)
     await rig.advance(taken.LONGEST / 1000 + 0.1)
     assert await rig.states(txs) == [State.SENT] * len(MANY)
+
+
+@staged()
+async def test_of_what_only_final_blocks_show_it_is_told_with_its_end(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While its block is young nobody has its receipt, and nobody ever finds it by its hash."""
+    monkeypatch.setattr(taken, "LONGEST", 3_600_000)
+    monkeypatch.setattr(follow, "RECEIPT_SECONDS", 0.0)  # or it is sent again before the block is taken without it
+
+    async def nothing(hashes: Sequence[Hash]) -> Sequence[None]:
+        return [None for _ in hashes]
+
+    txs = await handed_over(rig)
+    for voice in rig.endpoints:
+        voice.fail("receipts", unreachable())
+        voice.answer("find", nothing)
+    await rig.mine()
+    assert await rig.states(txs) == [State.SIGNED] * len(MANY)
+    for voice in rig.endpoints:
+        voice.answer("receipts", voice.endpoint.receipts)
+    await rig.finalise()
+    for tx in txs:
+        assert await rig.history(tx) == ["tx.accepted", "tx.signed", "tx.sent", "tx.mined", "tx.confirmed"]
+        [attempt] = await rig.attempts(tx)
+        assert attempt.answer == "accepted"
+        [ended] = [event.at for event in await rig.store.history(tx.id) if event.kind == "tx.confirmed"]
+        assert attempt.sent_at is not None
+        assert attempt.signed_at <= attempt.sent_at < ended  # when it was, not when it was told
 
 
 @staged()

@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from nonchalant.follow import MAX_WALK
-from nonchalant.model import State, View
+from nonchalant.model import View
 from nonchalant.panel import STALLED_SECONDS
 from nonchalant.sim.blocks import SimBlock
 from nonchalant.sim.pool import BESU
+from nonchalant.words import State
 from tests.lessons import lesson
 from tests.stages.acts import QUICK_BUMP, bumped_in_vain
 from tests.stages.rig import ALICE, BLOCK_SECONDS, BOB, Rig, staged, unreachable

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from nonchalant.errors import Unreachable, WishPending
-from nonchalant.model import Account, Address, Block, BlockRef, Hash, Mode, State
+from nonchalant.model import Account, Block, BlockRef
 from nonchalant.values import replace
 from nonchalant.wishes import Reset
+from nonchalant.words import Address, Hash, Mode, State
 from tests.stages.acts import ask, settled
 from tests.stages.rig import Rig, staged
 from tests.stages.voices import Voice

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from nonchalant.fees import FeeRules
-from nonchalant.model import AttemptKind, Fees, Speed, State
+from nonchalant.model import Fees
 from nonchalant.policy import Patience
 from nonchalant.sim.wire import Effect
+from nonchalant.words import AttemptKind, Speed, State
 from tests.lessons import lesson
 from tests.stages.rig import ALICE, BOB, GWEI, Rig, staged
 

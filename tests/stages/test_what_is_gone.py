@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nonchalant.model import State, Transaction
+from nonchalant.model import Transaction
+from nonchalant.words import State
 from tests.lessons import lesson
 from tests.stages.rig import BLOCK_SECONDS, Rig, staged
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from nonchalant.model import LaneKey, Speed, State
 from nonchalant.policy import Patience
 from nonchalant.sim.pool import BESU, GETH, No
 from nonchalant.windows import Pace
+from nonchalant.words import LaneKey, Speed, State
 from tests.lessons import lesson
 from tests.stages.rig import ALICE, Rig, staged
 

@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
-from nonchalant.model import Answer, Draft, LaneKey, Recognised, Refused, Sealed
+from nonchalant.model import Answer, Draft, Recognised, Refused, Sealed
 from nonchalant.ports import Endpoint
 from nonchalant.sim.chain import SimChain
 from nonchalant.sim.endpoint import Ailment, SimEndpoint
 from nonchalant.sim.gate import Gate, gated_endpoint
 from nonchalant.sim.trouble import Trouble
 from nonchalant.sim.wire import SimTx
+from nonchalant.words import LaneKey
 
 FOR_EVER = 1e9
 

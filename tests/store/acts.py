@@ -19,12 +19,13 @@ import pytest
 from nonchalant.errors import RowMoved
 from nonchalant.lanes import Lane, Work
 from nonchalant.lifecycle import Assigned, Confirmed, Included
-from nonchalant.model import Attempt, Change, Event, LaneKey, LaneRecord, Lease, SlotKind, Transaction
+from nonchalant.model import Attempt, Change, Event, LaneRecord, Lease, Transaction
 from nonchalant.ports import Acceptance, Filter, Store
 from nonchalant.store.postgres import PostgresStore
 from nonchalant.store.sqlite import SqliteStore
 from nonchalant.store.statements import in_schema
 from nonchalant.values import replace
+from nonchalant.words import LaneKey, SlotKind
 from tests.examples import BOB, LANE, a_hash, a_receipt, a_request, an_attempt
 from tests.postgres import Cluster
 

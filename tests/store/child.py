@@ -10,10 +10,11 @@ import sys
 import time
 
 from nonchalant.errors import LeaseLost
-from nonchalant.model import Change, Event, LaneKey, Lease
+from nonchalant.model import Change, Event, Lease
 from nonchalant.store import migrations, sqlite
 from nonchalant.store.migrations import migrate
 from nonchalant.store.sqlite import SqliteStore
+from nonchalant.words import LaneKey
 from tests.examples import LANE, a_request
 from tests.store.acts import accept, assign
 

@@ -17,10 +17,11 @@ from contextlib import suppress
 
 import asyncpg
 
-from nonchalant.model import Change, LaneKey, Lease
+from nonchalant.model import Change, Lease
 from nonchalant.store.postgres import PostgresStore
 from nonchalant.store.statements import Statement
 from nonchalant.store.talk import Fence, Procedure
+from nonchalant.words import LaneKey
 from tests import postgres, results
 from tests.examples import LANE
 from tests.postgres import Cluster

@@ -4,8 +4,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nonchalant.lifecycle import Confirmed, Included
-from nonchalant.model import State, Transaction
+from nonchalant.model import Transaction
 from nonchalant.ports import Duplicate, Filter, KeyTaken, NoRoom, Store
+from nonchalant.words import State
 from tests.examples import LANE, a_receipt, a_request
 from tests.lessons import lesson
 from tests.store.acts import LIMITS, OTHER_LANE, ManualClock, accept, assign, everything, take, work

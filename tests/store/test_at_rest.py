@@ -10,11 +10,11 @@ from typing import Any
 import asyncpg
 import pytest
 
-from nonchalant.model import LaneKey
 from nonchalant.ports import LaneWork, Store
 from nonchalant.store.contract import DECLARED_AT_ONCE
 from nonchalant.store.postgres import PostgresStore
 from nonchalant.store.sqlite import SqliteStore
+from nonchalant.words import LaneKey
 from tests.examples import a_request
 from tests.postgres import Cluster
 from tests.store.acts import Counting, ManualClock, assign, on_postgres, take

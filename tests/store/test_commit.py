@@ -1,9 +1,10 @@
 """One commit: what goes in comes out."""
 
 from nonchalant.lifecycle import Failed, Included, Superseded
-from nonchalant.model import AttemptKind, Change, LaneRecord, SlotKind, Stranger
+from nonchalant.model import Change, LaneRecord, Stranger
 from nonchalant.ports import Store
 from nonchalant.values import replace
+from nonchalant.words import AttemptKind, SlotKind
 from tests.examples import LANE, MARK, a_hash, a_receipt, a_slot, an_attempt
 from tests.lessons import lesson
 from tests.store.acts import OTHER_LANE, accept, assign, assignment, filler, refused, settle, take, work

@@ -3,10 +3,11 @@
 import pytest
 
 from nonchalant.lifecycle import Expired
-from nonchalant.model import Change, Control, Event, LaneKey, LaneRecord, Mode, State
+from nonchalant.model import Change, Control, Event, LaneRecord
 from nonchalant.ports import Draining, Duplicate, Filter, LaneWork, Store, Wished
 from nonchalant.values import replace
 from nonchalant.wishes import Sync, Wish
+from nonchalant.words import LaneKey, Mode, State
 from tests.examples import BOB, LANE, a_request
 from tests.store.acts import LIMITS, OTHER_LANE, ManualClock, accept, assign, take, work
 

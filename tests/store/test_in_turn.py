@@ -10,11 +10,12 @@ import pytest
 
 from nonchalant.errors import MayHaveRun
 from nonchalant.lifecycle import Cancelled, step
-from nonchalant.model import Change, State, Stranger
+from nonchalant.model import Change, Stranger
 from nonchalant.ports import Removed
 from nonchalant.store import owning, retention
 from nonchalant.store.postgres import PostgresStore
 from nonchalant.store.talk import Procedure
+from nonchalant.words import State
 from tests.examples import LANE, a_request
 from tests.postgres import Cluster
 from tests.store.acts import LIMITS, accept, begun, on_postgres, take

@@ -8,8 +8,9 @@ import pytest
 from nonchalant import intake as intake_module
 from nonchalant.errors import CommitUnknown, KeyReused, QueueFull, RowMoved, ShuttingDown, StoreUnavailable
 from nonchalant.intake import BATCH, TRIES, Intake
-from nonchalant.model import LaneKey, Request
+from nonchalant.model import Request
 from nonchalant.ports import Acceptance, Filter, Store
+from nonchalant.words import LaneKey
 from tests.examples import LANE, a_request
 from tests.store.acts import LIMITS, OTHER_LANE, ManualClock
 

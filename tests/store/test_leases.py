@@ -2,9 +2,10 @@
 
 import pytest
 
-from nonchalant.model import LaneKey, Lease
+from nonchalant.model import Lease
 from nonchalant.ports import LaneWork, Store
 from nonchalant.values import replace
+from nonchalant.words import LaneKey
 from tests.examples import LANE
 from tests.store.acts import OTHER_LANE, TTL, ManualClock, accept, take
 

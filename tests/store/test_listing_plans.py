@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from nonchalant.model import State
 from nonchalant.ports import Filter, Store
 from nonchalant.store import queries, reading
 from nonchalant.store.legible import Legible
@@ -13,6 +12,7 @@ from nonchalant.store.postgres import PostgresStore
 from nonchalant.store.sqlite import SqliteStore
 from nonchalant.store.statements import Statements
 from nonchalant.store.talk import Ask
+from nonchalant.words import State
 from tests.examples import ALICE, BOB, LANE, a_hash
 from tests.store.acts import accept, assign, sql, take
 

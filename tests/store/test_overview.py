@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from nonchalant.lifecycle import Broadcast, Held, Included
-from nonchalant.model import Attention, Mode
+from nonchalant.model import Attention
 from nonchalant.ports import Store
 from nonchalant.values import replace
+from nonchalant.words import Mode
 from tests.examples import LANE, MARK, a_receipt
 from tests.store.acts import OTHER_LANE, ManualClock, accept, assign, settle, take, work
 

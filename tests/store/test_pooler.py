@@ -9,10 +9,11 @@ import pytest
 
 from nonchalant.errors import LeaseLost
 from nonchalant.installation import Installation
-from nonchalant.model import LaneKey, Lease
+from nonchalant.model import Lease
 from nonchalant.ports import Filter
 from nonchalant.store import postgres_schema
 from nonchalant.store.postgres import PostgresStore
+from nonchalant.words import LaneKey
 from tests.examples import LANE
 from tests.postgres import Cluster, pooler
 from tests.store.acts import accept, assign, filler, open_patiently, take

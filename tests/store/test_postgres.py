@@ -11,11 +11,12 @@ import pytest
 
 from nonchalant.errors import CommitUnknown, LeaseLost, RowMoved, StoreUnavailable
 from nonchalant.lifecycle import Cancelled, step
-from nonchalant.model import LaneKey, Lease
+from nonchalant.model import Lease
 from nonchalant.ports import Duplicate, Filter
 from nonchalant.store import connections, queries
 from nonchalant.store.postgres import FOR_WORK, PostgresStore
 from nonchalant.store.talk import Ask, AskForEach, Fence, Keys, Procedure
+from nonchalant.words import LaneKey
 from tests.examples import LANE, a_request
 from tests.postgres import Cluster, running
 from tests.store.acts import (

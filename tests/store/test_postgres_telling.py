@@ -10,10 +10,11 @@ import asyncpg
 import pytest
 
 from nonchalant.lifecycle import Cancelled, step
-from nonchalant.model import Change, Event, LaneKey, Lease, Mode
+from nonchalant.model import Change, Event, Lease
 from nonchalant.store.postgres import PostgresStore, _numbered
 from nonchalant.store.talk import Fence, Procedure, Tell
 from nonchalant.wishes import Sync, Wish
+from nonchalant.words import LaneKey, Mode
 from tests.examples import LANE
 from tests.postgres import Cluster
 from tests.store.acts import OTHER_LANE, accept, begun, on_a_server, second, sql, take

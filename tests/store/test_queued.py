@@ -9,8 +9,9 @@ import pytest
 from nonchalant import lifecycle
 from nonchalant.errors import RowMoved
 from nonchalant.lifecycle import Cancelled, Expired, Held, Move, Released, Replaced, Valued
-from nonchalant.model import Event, Fees, Payload, State, Transaction
+from nonchalant.model import Event, Fees, Payload, Transaction
 from nonchalant.ports import Store
+from nonchalant.words import State
 from tests.examples import BOB, MARK
 from tests.store.acts import accept, assign, everything, take
 

@@ -3,9 +3,10 @@
 import pytest
 
 from nonchalant.lifecycle import Held, Marked
-from nonchalant.model import AttemptKind, Change, Event, LaneKey, LaneRecord, State
+from nonchalant.model import Change, Event, LaneRecord
 from nonchalant.ports import Filter, LaneWork, Store
 from nonchalant.values import replace
+from nonchalant.words import AttemptKind, LaneKey, State
 from tests.examples import ALICE, BOB, LANE, MARK, a_hash, an_attempt
 from tests.store.acts import OTHER_LANE, TTL, ManualClock, accept, assign, filler, take, work
 

@@ -9,9 +9,10 @@ import pytest
 from nonchalant import lifecycle
 from nonchalant.errors import RowMoved
 from nonchalant.lifecycle import Broadcast, Confirmed, Failed, Held, Marked, Outrun, Reverted
-from nonchalant.model import Change, LaneRecord, Reservation, Slot, SlotKind, State, Transaction, Wanted
+from nonchalant.model import Change, LaneRecord, Reservation, Slot, Transaction
 from nonchalant.ports import Store
 from nonchalant.values import replace
+from nonchalant.words import SlotKind, State, Wanted
 from tests.examples import LANE, MARK, a_hash, a_receipt, a_slot, an_attempt
 from tests.lessons import lesson
 from tests.store.acts import OTHER_LANE, ManualClock, accept, assign, assignment, filler, refused, settle, take, work

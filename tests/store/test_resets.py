@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from nonchalant.errors import RowMoved
-from nonchalant.model import Change, LaneKey, Mode, Reservation, SlotKind
+from nonchalant.model import Change, Reservation
 from nonchalant.ports import Store
 from nonchalant.values import replace
+from nonchalant.words import LaneKey, Mode, SlotKind
 from tests.examples import LANE, a_hash, a_record, a_slot, an_attempt
 from tests.store.acts import take
 

@@ -6,23 +6,13 @@ from typing import Any
 import pytest
 
 from nonchalant.lifecycle import Assigned, Cancelled, Confirmed, Failed, Included, Superseded, step
-from nonchalant.model import (
-    Change,
-    Event,
-    LaneKey,
-    LaneRecord,
-    Lease,
-    Mode,
-    SlotKind,
-    State,
-    Stranger,
-    Transaction,
-)
+from nonchalant.model import Change, Event, LaneRecord, Lease, Stranger, Transaction
 from nonchalant.ports import Duplicate, Filter, KeyTaken, Removed
 from nonchalant.store.contract import SqlStore
 from nonchalant.store.sqlite import SqliteStore
 from nonchalant.store.talk import now
 from nonchalant.values import replace
+from nonchalant.words import LaneKey, Mode, SlotKind, State
 from tests.examples import LANE, a_hash, a_receipt, a_request, a_slot, an_attempt
 from tests.lessons import lesson
 from tests.store.acts import LIMITS, OTHER_LANE, REFUSED, Counting, ManualClock, accept, assign, filler, sql, take, work

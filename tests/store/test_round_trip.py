@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from nonchalant.model import (
     Attempt,
-    AttemptKind,
     Attention,
     BlockRef,
     Change,
@@ -21,19 +20,13 @@ from nonchalant.model import (
     Event,
     Fees,
     LaneRecord,
-    Mode,
-    OnSuperseded,
     Payload,
     Receipt,
     Reply,
     Request,
     Reservation,
     Slot,
-    SlotKind,
-    Speed,
-    State,
     Transaction,
-    Wanted,
 )
 from nonchalant.ports import Wished
 from nonchalant.store.contract import SqlStore
@@ -41,6 +34,7 @@ from nonchalant.store.postgres import PostgresStore
 from nonchalant.store.sqlite import SqliteStore
 from nonchalant.values import replace
 from nonchalant.wishes import Act, Bump, Cancel, Fill, Release, Replace, Reserve, Reset, Sync, Use, Wish
+from nonchalant.words import AttemptKind, Mode, OnSuperseded, SlotKind, Speed, State, Wanted
 from tests.examples import LANE
 from tests.postgres import Cluster
 from tests.store.acts import LIMITS, Counting, ManualClock, accept, assign, empty, on_postgres, take

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from nonchalant.errors import BadSettings, CommitUnknown, StoreUnavailable
-from nonchalant.model import AttemptKind, Mode, OnSuperseded, SlotKind, State, Wanted
 from nonchalant.ports import Filter
 from nonchalant.store import migrations, queries
 from nonchalant.store.sqlite import SqliteStore, connect
+from nonchalant.words import AttemptKind, Mode, OnSuperseded, SlotKind, State, Wanted
 from tests.conftest import ROOT
 from tests.examples import LANE, a_request
 from tests.lessons import lesson

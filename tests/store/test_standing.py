@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from nonchalant.lifecycle import Broadcast, Held, Included
-from nonchalant.model import Reservation, Slot, SlotKind, State, Transaction, Wanted
+from nonchalant.model import Reservation, Slot, Transaction
 from nonchalant.ports import FirstOpen, Numbering, OpenWish, Reserved, Standing, Store
 from nonchalant.values import replace
 from nonchalant.wishes import Cancel, Sync, Wish
+from nonchalant.words import SlotKind, State, Wanted
 from tests.examples import LANE, MARK, a_receipt
 from tests.store.acts import OTHER_LANE, ManualClock, accept, assign, filler, take, work
 

@@ -5,9 +5,10 @@ import pytest
 from nonchalant.errors import MayHaveRun
 from nonchalant.lanes import doubt_for
 from nonchalant.lifecycle import Cancelled, Held, step
-from nonchalant.model import Attention, Change, Mode, State, Stranger, Transaction
+from nonchalant.model import Attention, Change, Stranger, Transaction
 from nonchalant.ports import Store
 from nonchalant.values import replace
+from nonchalant.words import Mode, State
 from tests.examples import LANE, a_record, a_request
 from tests.store.acts import LIMITS, ManualClock, accept, take
 

@@ -7,22 +7,11 @@ from nonchalant import fees as prices
 from nonchalant.errors import StoreUnavailable
 from nonchalant.fees import FeeRules
 from nonchalant.lifecycle import Broadcast, Confirmed, Included, Superseded
-from nonchalant.model import (
-    AttemptKind,
-    Change,
-    Fees,
-    Lease,
-    Market,
-    Payload,
-    Receipt,
-    Speed,
-    State,
-    Stranger,
-    Transaction,
-)
+from nonchalant.model import Change, Fees, Lease, Market, Payload, Receipt, Stranger, Transaction
 from nonchalant.ports import Filter, Store
 from nonchalant.values import replace
 from nonchalant.wishes import Bump, Cancel, Sync, Wish
+from nonchalant.words import AttemptKind, Speed, State
 from tests.examples import LANE, a_hash, a_receipt, an_attempt
 from tests.lessons import lesson
 from tests.store.acts import ManualClock, accept, assign, filler, sql, take, work

@@ -4,10 +4,11 @@ import pytest
 
 from nonchalant.errors import LeaseLost, RowMoved
 from nonchalant.lifecycle import Confirmed, Included
-from nonchalant.model import Change, Event, LaneRecord, Lease, Payload, Reply, Speed
+from nonchalant.model import Change, Event, LaneRecord, Lease, Payload, Reply
 from nonchalant.ports import LaneWork, Store, Wished
 from nonchalant.values import replace
 from nonchalant.wishes import Act, Bump, Cancel, Fill, Replace, Sync, Wish
+from nonchalant.words import Speed
 from tests.examples import LANE, a_receipt
 from tests.store.acts import OTHER_LANE, TTL, ManualClock, accept, assign, everything, take, work
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from nonchalant.model import LaneKey
 from nonchalant.ports import Store
+from nonchalant.words import LaneKey
 from tests.store.acts import TTL, ManualClock, sql
 
 SEEDS = 8

@@ -11,8 +11,8 @@ from typing import Any, Final, Protocol
 from urllib.parse import quote, urlencode
 
 from nonchalant.errors import NonchalantError
-from nonchalant.model import LIVE_STATES
 from nonchalant.reaching import read_url
+from nonchalant.words import LIVE_STATES
 
 ANSWER_SECONDS: Final = 30.0  # beyond what a call was asked to wait
 LONG_POLL: Final = 10.0

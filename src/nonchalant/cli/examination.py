@@ -20,13 +20,13 @@ from nonchalant.config import ChainSettings, EndpointSettings, Settings, load_se
 from nonchalant.errors import NodeRefused, NonchalantError, Unreachable
 from nonchalant.installation import Installation
 from nonchalant.keys import Key
-from nonchalant.model import Address
 from nonchalant.parts import open_store, signers_of
 from nonchalant.store import postgres_schema
 from nonchalant.store.migrations import Status
 from nonchalant.store.schemas import status
 from nonchalant.system import SystemClock, SystemEntropy
 from nonchalant.values import replace
+from nonchalant.words import Address
 
 KEYS_AT_ONCE = 500
 

@@ -10,8 +10,8 @@ import typer
 
 from nonchalant.amounts import parse_wei
 from nonchalant.cli.client import Client
-from nonchalant.model import Speed
 from nonchalant.reaching import find_key
+from nonchalant.words import Speed
 
 Url = Annotated[
     str, typer.Option("--url", envvar="NONCHALANT_URL", help="Where the service listens.", show_default=True)

@@ -40,8 +40,8 @@ from nonchalant.cli.terminal import (
     show_table,
 )
 from nonchalant.cli.watching import watch_until_the_end
-from nonchalant.model import OnSuperseded, State
 from nonchalant.reaching import DEFAULT_URL
+from nonchalant.words import OnSuperseded, State
 
 # What a live transaction's state does not say.
 MARKS = {"cancel": " cancelling", "expiry": " expiring", "nothing": " giving up"}

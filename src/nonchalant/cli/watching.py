@@ -7,7 +7,7 @@ import typer
 from nonchalant.amounts import format_wei
 from nonchalant.cli.client import Client, Shown
 from nonchalant.cli.terminal import STATE_STYLES, moment, plain, say, show, show_json
-from nonchalant.model import HELD_MARK, LIVE_STATES, State
+from nonchalant.words import HELD_MARK, LIVE_STATES, State
 
 
 def watch_until_the_end(

@@ -27,8 +27,8 @@ from nonchalant.cli.options import (
 )
 from nonchalant.cli.terminal import STATE_STYLES, plain, say, show, show_json
 from nonchalant.cli.watching import watch_until_the_end
-from nonchalant.model import LIVE_STATES, State
 from nonchalant.reaching import DEFAULT_URL
+from nonchalant.words import LIVE_STATES, State
 
 Wait = Annotated[bool, typer.Option("--wait", help="Stay until it has ended.")]
 Timeout = Annotated[float, typer.Option(min=0, help="With --wait: seconds to stay at most.")]

@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Final, Required, TypedDict
 
 from nonchalant.bodies import fee_fields
-from nonchalant.model import Fees, OnSuperseded, Speed
+from nonchalant.model import Fees
+from nonchalant.words import OnSuperseded, Speed
 
 
 class NewPayload(TypedDict, total=False):

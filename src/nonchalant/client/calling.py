@@ -19,10 +19,11 @@ from nonchalant.client.service import FIRST_PAUSE, Service
 from nonchalant.client.webhooks import Webhooks
 from nonchalant.errors import BadSettings
 from nonchalant.lane_views import LanesView, LaneView
-from nonchalant.model import HELD_MARK, LIVE_STATES, Fees, Speed, State
+from nonchalant.model import Fees
 from nonchalant.reaching import DEFAULT_URL, find_key, read_key, read_url
 from nonchalant.system import SystemClock, SystemEntropy
 from nonchalant.views import BatchView, EventsView, EventView, TransactionsView, TransactionView
+from nonchalant.words import HELD_MARK, LIVE_STATES, Speed, State
 
 DEFAULT_TIMEOUT: Final = 30.0
 DEFAULT_RETRIES: Final = 4

@@ -9,7 +9,6 @@ from nonchalant.config.chains import refuse_low_caps
 from nonchalant.config.settings import AccountSettings, KeySource, Keystore, Mnemonic, PrivateKey, Settings
 from nonchalant.errors import BadSettings
 from nonchalant.health import HealthRules
-from nonchalant.model import Wei
 from nonchalant.secret import parse_secret
 from nonchalant.tables import (
     Found,
@@ -27,6 +26,7 @@ from nonchalant.tables import (
 )
 from nonchalant.values import replace
 from nonchalant.windows import Pace
+from nonchalant.words import Wei
 
 
 def parse_account(found: Found) -> AccountSettings:

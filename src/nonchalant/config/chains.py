@@ -17,7 +17,6 @@ from nonchalant.config.settings import (
 )
 from nonchalant.errors import BadSettings
 from nonchalant.fees import FeeRules
-from nonchalant.model import Millis, Speed, Wei
 from nonchalant.policy import DEFAULT_BUMP_AFTER, Blocks
 from nonchalant.secret import Secret, host_of, parse_secret
 from nonchalant.tables import (
@@ -35,6 +34,7 @@ from nonchalant.tables import (
     wei,
     whole,
 )
+from nonchalant.words import Millis, Speed, Wei
 
 T = TypeVar("T")
 

@@ -12,11 +12,11 @@ from typing import Literal
 from nonchalant.fees import FeeRules
 from nonchalant.health import HealthRules
 from nonchalant.installation import Installation
-from nonchalant.model import Millis, Speed, Wei
 from nonchalant.policy import DEFAULT_BUMP_AFTER, Blocks
 from nonchalant.secret import Secret
 from nonchalant.targets import Targets
 from nonchalant.windows import Pace
+from nonchalant.words import Millis, Speed, Wei
 
 # Whether whoever calls the service must have a key.
 Auth = Literal["keys", "off"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from nonchalant.model import TERMINAL_STATES, AttemptKind
+from nonchalant.words import TERMINAL_STATES, AttemptKind
 
 PREFIX: Final = "nonchalant_"
 OTHER: Final = "other"

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Protocol
 
-from nonchalant.model import TERMINAL_STATES, Attempt, Change, Event, Lease, Millis, Request, Slot, Transaction, TxId
+from nonchalant.model import Attempt, Change, Event, Lease, Request, Slot, Transaction
 from nonchalant.observing import catalogue as c
 from nonchalant.observing.tallies import Tallies
 from nonchalant.ports import Acceptance, Draining, Duplicate, Illegible, KeyTaken, NonceTaken, NoRoom, Overdue, Removed
+from nonchalant.words import TERMINAL_STATES, Millis, TxId
 
 # Of how many transactions it is remembered when they were mined: more than a node has between mined and final.
 REMEMBERED = 100_000

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from nonchalant.engine import Engine
 from nonchalant.intake import Intake
-from nonchalant.model import Millis, Transaction
+from nonchalant.model import Transaction
 from nonchalant.observing import catalogue as c
 from nonchalant.observing import readings
 from nonchalant.observing.callers import CALLER, parse
@@ -21,6 +21,7 @@ from nonchalant.observing.tallies import Readings, Tallies
 from nonchalant.observing.vitals import Vitals
 from nonchalant.observing.watched import EndpointHealth, WatchedStore, watch_endpoint, watch_signer
 from nonchalant.ports import Clock, Endpoint, Signer, Store, WebhookStore
+from nonchalant.words import Millis
 
 if TYPE_CHECKING:
     from nonchalant.observing.traces import Tracing  # which an installation need not have

@@ -16,11 +16,11 @@ from typing import Final
 from nonchalant.desk import Desk
 from nonchalant.engine import Engine
 from nonchalant.errors import NonchalantError
-from nonchalant.model import LaneKey, Millis, State
 from nonchalant.observing import catalogue as c
 from nonchalant.observing.tallies import Readings
 from nonchalant.observing.watched import EndpointHealth
 from nonchalant.ports import Clock, Overview, Store
+from nonchalant.words import LaneKey, Millis, State
 
 OVERVIEW_SECONDS: Final = 10.0
 MOST_COUNTED: Final = 100_000

@@ -33,10 +33,11 @@ from opentelemetry.trace import (
 )
 from opentelemetry.util.types import AttributeValue
 
-from nonchalant.model import TERMINAL_STATES, Change, Event, LaneKey, Lease, Millis, Request, State, Transaction, TxId
+from nonchalant.model import Change, Event, Lease, Request, Transaction
 from nonchalant.observing.callers import CALLER
 from nonchalant.observing.commits import MinedAt, Moments
 from nonchalant.ports import Acceptance
+from nonchalant.words import TERMINAL_STATES, LaneKey, Millis, State, TxId
 
 # What one export may take, in seconds, and how long the last one is waited for.
 EXPORT_SECONDS: Final = 5.0

@@ -11,13 +11,13 @@ from typing import Final
 
 from nonchalant.errors import BadRequest, NonchalantError, NotFound
 from nonchalant.interest import Interest
-from nonchalant.model import LaneKey
 from nonchalant.scalars import LARGEST_NUMBER, parse_number
 from nonchalant.service.front import Front
 from nonchalant.service.http import Call, Streaming
 from nonchalant.service.problems import PositionGone
 from nonchalant.stream import Page, Told
 from nonchalant.wire_events import parse_kinds, parse_lanes
+from nonchalant.words import LaneKey
 
 HEARTBEAT_SECONDS: Final = 15.0
 RETRY_MILLIS: Final = 2_000

@@ -16,7 +16,7 @@ from nonchalant.bodies import Body
 from nonchalant.config import AccountSettings, Settings
 from nonchalant.keyring import Keyring
 from nonchalant.lane_views import LiveLane
-from nonchalant.model import LaneKey, Market, Millis, Recognised, Request, Transaction, TxId
+from nonchalant.model import Market, Recognised, Request, Transaction
 from nonchalant.notation import ADDRESS_PATTERN, HASH_EXAMPLE, HASH_PATTERN, MAX_IDEMPOTENCY_KEY, SENDER_EXAMPLE
 from nonchalant.observing.observatory import Observatory
 from nonchalant.ports import LaneSummary, Store
@@ -27,6 +27,7 @@ from nonchalant.steering import LaneHandle
 from nonchalant.stream import Stream
 from nonchalant.waiting_for import Situation
 from nonchalant.webhook_desk import WebhookDesk
+from nonchalant.words import LaneKey, Millis, TxId
 
 TEXT: Final[Mapping[str, Any]] = {"type": "string"}
 TEXTS: Final[Mapping[str, Any]] = {"type": "array", "items": TEXT, "maxItems": 50}

@@ -8,13 +8,13 @@ from typing import Final
 from nonchalant.errors import NotFound
 from nonchalant.interest import Interest
 from nonchalant.lane_views import LanesView, LaneView, LiveLane, show_lane
-from nonchalant.model import LaneKey
 from nonchalant.ports import LaneSummary
 from nonchalant.service.front import Front
 from nonchalant.service.http import Answer, Call
 from nonchalant.stream import Told
 from nonchalant.views import LaneEventsView, show_event
 from nonchalant.wire import PAGE, parse_lane, parse_page
+from nonchalant.words import LaneKey
 
 # A lane is shown without its balance when its chain does not answer by then.
 LANE_PATIENCE: Final = 2.0

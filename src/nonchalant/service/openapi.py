@@ -15,13 +15,13 @@ import msgspec
 
 from nonchalant import errors
 from nonchalant.errors import NonchalantError
-from nonchalant.model import State
 from nonchalant.service import problems
 from nonchalant.service.examples import EXAMPLES
 from nonchalant.service.front import ADDRESS, TEXT, WHOLE, Parameter, Route
 from nonchalant.service.http import JSON, PROBLEM_JSON
 from nonchalant.service.routes import ROUTES
 from nonchalant.views import Problem
+from nonchalant.words import State
 
 ABOUT: Final = """\
 Hand over what should happen; Nonchalant decides nonce and price, signs, broadcasts, watches, repairs, and tells the \

@@ -10,7 +10,7 @@ from coincurve import PrivateKey
 
 from nonchalant.chain.evm.addresses import address_of
 from nonchalant.errors import BadSettings, SignerFailed
-from nonchalant.model import Address
+from nonchalant.words import Address
 
 # A signature takes 26 µs, almost all of it outside the interpreter's lock: from about a millisecond of them on, a
 # thread costs less than the loop would lose (measured: 200 in place 8 ms, in a thread 10, and 12 to 17 on a busy loop).

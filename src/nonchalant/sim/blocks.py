@@ -8,9 +8,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nonchalant.model import Account, Address, Block, BlockRef, Executed, Hash, Receipt, Wei
+from nonchalant.model import Account, Block, BlockRef, Executed, Receipt
 from nonchalant.sim.wire import Effect, Order, SimTx
 from nonchalant.values import replace
+from nonchalant.words import Address, Hash, Wei
 
 NOBODY = Account(0, 0)
 EXECUTION_GAS = 20_000

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from nonchalant.model import Address, Draft, Fees, Hash, Recognised, Sealed, Wei
+from nonchalant.model import Draft, Fees, Recognised, Sealed
 from nonchalant.sim import wire
 from nonchalant.sim.blocks import Deed, Happening, SimBlock, build, common, genesis
 from nonchalant.sim.chance import Chance
@@ -14,6 +14,7 @@ from nonchalant.sim.endpoint import GWEI, SimEndpoint
 from nonchalant.sim.loop import SimLoop
 from nonchalant.sim.pool import Flavour, No, Pool
 from nonchalant.sim.wire import Order, SimTx
+from nonchalant.words import Address, Hash, Wei
 
 FOREIGN_PRICE: Wei = 500 * GWEI  # a foreign transaction that takes part in the next block, whatever that asks
 ROOM = 12  # transactions a block

@@ -18,7 +18,7 @@ from nonchalant.errors import (
     WishPending,
     WishRefused,
 )
-from nonchalant.model import LaneKey, Mode, Transaction, TxId
+from nonchalant.model import Transaction
 from nonchalant.ports import Entropy
 from nonchalant.sim.facts import Facts
 from nonchalant.sim.holders import Holders, Want
@@ -31,6 +31,7 @@ from nonchalant.sim.traffic import Errand
 from nonchalant.sim.violations import Violations
 from nonchalant.values import replace
 from nonchalant.wishes import Fill, Reset, Sync
+from nonchalant.words import LaneKey, Mode, TxId
 
 # How long a client waits for an answer.
 PATIENCE_SECONDS = 12.0

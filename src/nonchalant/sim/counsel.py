@@ -16,7 +16,7 @@ from nonchalant.attend import AGAIN
 from nonchalant.engine import EngineRules
 from nonchalant.errors import HookFailed
 from nonchalant.hooks import HeadSnapshot, Hook, LaneSnapshot
-from nonchalant.model import Fees, Market, Millis, Speed, Transaction, TxId
+from nonchalant.model import Fees, Market, Transaction
 from nonchalant.sim.chain import Terrain
 from nonchalant.sim.chance import Chance
 from nonchalant.sim.facts import Facts, short
@@ -29,6 +29,7 @@ from nonchalant.sim.wire import AGAIN as REPLACED
 from nonchalant.sim.wire import Effect, Order
 from nonchalant.values import replace
 from nonchalant.wire import parse_bump, parse_replacement
+from nonchalant.words import Millis, Speed, TxId
 
 T = TypeVar("T")
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nonchalant.desk import ASIDE_MARK
-from nonchalant.model import LaneKey, OnSuperseded, State, Transaction
+from nonchalant.model import Transaction
 from nonchalant.sim.facts import Facts, short
 from nonchalant.sim.loop import SimLoop
 from nonchalant.sim.obedience import Obedience
 from nonchalant.sim.properties import Checker
 from nonchalant.sim.violations import Violations
+from nonchalant.words import LaneKey, OnSuperseded, State
 
 # Seconds: how long a hole may stay open, and how long `sent` may be said of what was executed.
 LONGEST_HOLE = 60.0

@@ -8,21 +8,17 @@ from enum import StrEnum
 from nonchalant.errors import NodeRefused, Unreachable
 from nonchalant.model import (
     Account,
-    Address,
     Answer,
     Block,
     BlockRef,
     Draft,
     Executed,
-    Hash,
     Market,
     Payload,
     Receipt,
     Refused,
-    Speed,
     Unknown,
     View,
-    Wei,
 )
 from nonchalant.sim.blocks import EXECUTION_GAS, SimBlock, common
 from nonchalant.sim.chance import Chance
@@ -31,6 +27,7 @@ from nonchalant.sim.pool import Gapped, No, Pool
 from nonchalant.sim.trouble import Troubles
 from nonchalant.sim.wire import SimTx, data_fee, intrinsic_gas, read_order
 from nonchalant.values import replace
+from nonchalant.words import Address, Hash, Speed, Wei
 
 GWEI: Wei = 10**9
 GAS_LIMIT = 30_000_000  # of a block, as nodes tell it

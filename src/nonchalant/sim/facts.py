@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nonchalant.model import HELD_MARK, Attempt, AttemptKind, Hash, LaneKey, State, Transaction, TxId
+from nonchalant.model import Attempt, Transaction
 from nonchalant.sim.blocks import Deed, SimBlock
 from nonchalant.sim.chain import FOREIGN, SimChain
 from nonchalant.sim.loop import SimLoop
 from nonchalant.sim.traffic import Errand
 from nonchalant.sim.wire import SimTx, read_order, root_of
 from nonchalant.store import rows
+from nonchalant.words import HELD_MARK, AttemptKind, Hash, LaneKey, State, TxId
 
 
 @dataclass(slots=True)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nonchalant.model import LaneKey
 from nonchalant.sim.chain import ROOM
 from nonchalant.sim.hand import Hand
 from nonchalant.sim.harms import HARMS
 from nonchalant.sim.schedule import Fault
+from nonchalant.words import LaneKey
 
 
 class Faults(Hand):

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Protocol, TypeVar
 
-from nonchalant.model import Address, LaneKey
 from nonchalant.sim.blocks import Happening
 from nonchalant.sim.chain import SimChain
 from nonchalant.sim.chance import Chance
@@ -18,6 +17,7 @@ from nonchalant.sim.schedule import Fault, Kind
 from nonchalant.sim.trace import Trace
 from nonchalant.sim.trouble import Trouble, Troubles
 from nonchalant.sim.wire import SimSigner
+from nonchalant.words import Address, LaneKey
 
 T = TypeVar("T")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from nonchalant.model import LaneKey
 from nonchalant.sim.blocks import Deed, Happening
 from nonchalant.sim.chain import ROOM, SimChain
 from nonchalant.sim.chance import Chance
@@ -14,6 +13,7 @@ from nonchalant.sim.gate import Ambush, Boundary, StoreAilment
 from nonchalant.sim.hand import Hand, pick
 from nonchalant.sim.schedule import Fault, Kind
 from nonchalant.sim.trouble import Trouble
+from nonchalant.words import LaneKey
 
 # What only one endpoint of a chain may say at a time.
 LIES: Sequence[Sequence[Ailment]] = (LIES_ABOUT_ACCOUNTS, (Ailment.LYING,), (Ailment.SEND_REFUSED,))

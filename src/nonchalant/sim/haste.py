@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from nonchalant.model import LaneKey
 from nonchalant.sim.chance import Chance
 from nonchalant.sim.moves import Act, Ask
 from nonchalant.sim.schedule import Fault, Kind
 from nonchalant.sim.traffic import Errand
+from nonchalant.words import LaneKey
 
 
 def draw(

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from nonchalant.asking import Asking
-from nonchalant.model import Address, Draft, Fees, LaneKey, Payload, Reply, Sealed
+from nonchalant.model import Draft, Fees, Payload, Reply, Sealed
 from nonchalant.ports import Entropy
 from nonchalant.sim import wire
 from nonchalant.sim.chain import SimChain
@@ -15,6 +15,7 @@ from nonchalant.sim.loop import SimLoop
 from nonchalant.sim.moves import Ask, Move, Way
 from nonchalant.sim.wire import Order
 from nonchalant.wishes import Release, Reserve, Use
+from nonchalant.words import Address, LaneKey
 
 RECIPIENT: Address = "0x" + "0d" * 20
 DEAR = 12  # times the base fee: any market takes it

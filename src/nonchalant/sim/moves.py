@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nonchalant.model import Fees, LaneKey, Payload, Speed
+from nonchalant.model import Fees, Payload
 from nonchalant.sim.chain import Terrain
 from nonchalant.sim.chance import Chance
 from nonchalant.sim.traffic import TOO_LITTLE_GAS, Errand
 from nonchalant.sim.wire import AGAIN, Effect, Order
 from nonchalant.values import replace
+from nonchalant.words import LaneKey, Speed
 
 
 class Move(StrEnum):

@@ -32,23 +32,7 @@ from nonchalant.desk import Desk
 from nonchalant.engine import Engine
 from nonchalant.fees import FeeRules
 from nonchalant.lanes import Lane, Work
-from nonchalant.model import (
-    Answer,
-    Attempt,
-    Fees,
-    Hash,
-    LaneKey,
-    Lease,
-    Receipt,
-    Refused,
-    Slot,
-    SlotKind,
-    State,
-    Transaction,
-    TxId,
-    View,
-    Wanted,
-)
+from nonchalant.model import Answer, Attempt, Fees, Lease, Receipt, Refused, Slot, Transaction, View
 from nonchalant.policy import NEVER_SENT
 from nonchalant.ports import Advice
 from nonchalant.proof import Search
@@ -59,6 +43,7 @@ from nonchalant.store import queries
 from nonchalant.store.sqlite import SqliteStore
 from nonchalant.values import replace
 from nonchalant.wishes import Bump
+from nonchalant.words import Hash, LaneKey, SlotKind, State, TxId, Wanted
 
 Mutant = Callable[[], AbstractContextManager[None]]
 

@@ -13,7 +13,7 @@ from nonchalant.asking import Asking
 from nonchalant.engine import Engine
 from nonchalant.errors import NonchalantError
 from nonchalant.intake import Intake
-from nonchalant.model import Draft, LaneKey, Recognised, Sealed
+from nonchalant.model import Draft, Recognised, Sealed
 from nonchalant.ports import Endpoint, Store
 from nonchalant.sim.chain import SimChain
 from nonchalant.sim.chance import Chance
@@ -22,6 +22,7 @@ from nonchalant.sim.loop import SimLoop
 from nonchalant.sim.poisons import Poisons, choking
 from nonchalant.sim.schedule import Kind
 from nonchalant.sim.trace import Trace
+from nonchalant.words import LaneKey
 
 # What an orchestrator grants a process after it asked it to stop.
 GRACE_SECONDS = 30.0

@@ -13,22 +13,7 @@ from dataclasses import dataclass
 from nonchalant.assign import WAITS_FOR_EARLIER
 from nonchalant.desk import ASIDE_MARK, HOOK_FAILED_MARK, HOOK_REFUSED_MARK
 from nonchalant.fees import FeeRules, is_within_caps
-from nonchalant.model import (
-    Attempt,
-    AttemptKind,
-    Change,
-    LaneKey,
-    Lease,
-    Millis,
-    Mode,
-    Reply,
-    Slot,
-    SlotKind,
-    State,
-    Transaction,
-    TxId,
-    Wanted,
-)
+from nonchalant.model import Attempt, Change, Lease, Reply, Slot, Transaction
 from nonchalant.sim import wire
 from nonchalant.sim.facts import Facts, Known, short
 from nonchalant.sim.loop import SimLoop
@@ -37,6 +22,7 @@ from nonchalant.sim.traffic import TOO_MUCH_GAS, is_sound
 from nonchalant.sim.violations import Violations
 from nonchalant.sim.wire import Effect
 from nonchalant.wishes import Bump, Fill, Release, Replace, Reserve, Reset, Sync, Use, Wish
+from nonchalant.words import AttemptKind, LaneKey, Millis, Mode, SlotKind, State, TxId, Wanted
 
 # Seconds until every owner has heard that its lane is closed, whatever wake-up was lost.
 HEARD = 15.0

@@ -10,13 +10,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from nonchalant.model import AttemptKind, BlockRef, Change, Draft, Payload, State
+from nonchalant.model import BlockRef, Change, Draft, Payload
 from nonchalant.ports import Endpoint
 from nonchalant.sim.chance import Chance
 from nonchalant.sim.moves import Move
 from nonchalant.sim.traffic import Errand, is_sound
 from nonchalant.sim.trouble import Poison
 from nonchalant.sim.wire import Effect, read_order, root_of
+from nonchalant.words import AttemptKind, State
 
 # How many histories have any.
 POISONED = 0.4

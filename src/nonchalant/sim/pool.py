@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum, auto
 
-from nonchalant.model import Accepted, Account, Address, Answer, Hash, Refused, Wei
+from nonchalant.model import Accepted, Account, Answer, Refused
 from nonchalant.sim.blocks import Ledger, gas_price
 from nonchalant.sim.wire import SimTx
+from nonchalant.words import Address, Hash, Wei
 
 REPLACEMENT_PERCENT = 10
 

@@ -31,22 +31,7 @@ from nonchalant.lifecycle import (
     Reverted,
     Superseded,
 )
-from nonchalant.model import (
-    TERMINAL_STATES,
-    AttemptKind,
-    Change,
-    Event,
-    Fees,
-    Hash,
-    LaneKey,
-    Lease,
-    Millis,
-    Mode,
-    Request,
-    State,
-    Transaction,
-    TxId,
-)
+from nonchalant.model import Change, Event, Fees, Lease, Request, Transaction
 from nonchalant.ports import Acceptance
 from nonchalant.sim.blocks import SimBlock
 from nonchalant.sim.endpoint import SimEndpoint
@@ -59,6 +44,7 @@ from nonchalant.sim.traffic import Errand, is_sound
 from nonchalant.sim.violations import Violations
 from nonchalant.sim.wire import Effect, Order, SimTx, read_order
 from nonchalant.wishes import Wish
+from nonchalant.words import TERMINAL_STATES, AttemptKind, Hash, LaneKey, Millis, Mode, State, TxId
 
 # A follower keeps this many block hashes above what it remembers below finality, at the very most.
 MOST_UNFINAL = 600

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from nonchalant.desk import LaneRules
 from nonchalant.engine import ChainRules, EngineRules
 from nonchalant.fees import FeeRules
-from nonchalant.model import LaneKey, Millis, Speed
 from nonchalant.policy import Patience
 from nonchalant.sim.chain import Terrain
 from nonchalant.sim.chance import Chance
@@ -15,6 +14,7 @@ from nonchalant.sim.endpoint import GWEI
 from nonchalant.sim.pool import FLAVOURS
 from nonchalant.sim.wire import GAS_CAP
 from nonchalant.windows import Pace
+from nonchalant.words import LaneKey, Millis, Speed
 
 BEGAN: Millis = 1_700_000_000_000
 LEASE_SECONDS = 10.0

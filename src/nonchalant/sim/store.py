@@ -6,12 +6,13 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from nonchalant.model import Change, Control, Event, LaneKey, Lease, Mode, Request, Stranger, Transaction
+from nonchalant.model import Change, Control, Event, Lease, Request, Stranger, Transaction
 from nonchalant.ports import Acceptance, Clock, Loaded, Wished
 from nonchalant.store.migrations import create
 from nonchalant.store.sqlite import SqliteStore, prepare
 from nonchalant.store.witness import Witness
 from nonchalant.wishes import Wish
+from nonchalant.words import LaneKey, Mode
 
 T = TypeVar("T")
 

@@ -6,12 +6,13 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from nonchalant.model import Address, Fees, LaneKey, OnSuperseded, Payload, Request, Speed, TxId
+from nonchalant.model import Fees, Payload, Request
 from nonchalant.sim.chain import Terrain
 from nonchalant.sim.chance import Chance
 from nonchalant.sim.setting import millis
 from nonchalant.sim.wire import GAS_CAP, Effect, Order, intrinsic_gas
 from nonchalant.values import replace
+from nonchalant.words import Address, LaneKey, OnSuperseded, Speed, TxId
 
 RECIPIENT: Address = "0x" + "b0" * 20
 TOO_LITTLE_GAS = 21_000  # for any data: every node refuses such bytes for what they are

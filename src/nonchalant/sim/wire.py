@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nonchalant.errors import SignerFailed, Unencodable
-from nonchalant.model import Address, Draft, Fees, Hash, Recognised, Sealed, Wei
+from nonchalant.model import Draft, Fees, Recognised, Sealed
+from nonchalant.words import Address, Hash, Wei
 
 LARGEST_WORD = 2**256 - 1
 SIGNATURE_BYTES = 65

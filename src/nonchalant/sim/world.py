@@ -17,7 +17,7 @@ from nonchalant.asking import Asking
 from nonchalant.engine import Engine
 from nonchalant.errors import NonchalantError
 from nonchalant.intake import Intake
-from nonchalant.model import LaneKey, Millis, State, Transaction
+from nonchalant.model import Transaction
 from nonchalant.sim import haste, moves, poisons, schedule, setting, traffic
 from nonchalant.sim.chain import SimChain
 from nonchalant.sim.chance import Chance
@@ -42,6 +42,7 @@ from nonchalant.sim.violations import BUG, Violation, Violations
 from nonchalant.sim.wire import SimSigner
 from nonchalant.store.witness import notice_restore
 from nonchalant.windows import Pace
+from nonchalant.words import LaneKey, Millis, State
 
 LEAST_SECONDS = 600.0
 BALANCE = 50 * 10**18

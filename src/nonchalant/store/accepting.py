@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from nonchalant.model import TERMINAL_STATES, Event, LaneKey, Millis, Mode, Request, Transaction
+from nonchalant.model import Event, Request, Transaction
 from nonchalant.ports import (
     Acceptance,
     Draining,
@@ -21,6 +21,7 @@ from nonchalant.store import rows
 from nonchalant.store.legible import Legible
 from nonchalant.store.room import KnownRoom
 from nonchalant.store.talk import Procedure, ask, ask_for_each, change_each, tell, with_keys
+from nonchalant.words import TERMINAL_STATES, LaneKey, Millis, Mode
 
 # The depth of a lane that takes nothing new.
 CLOSED = -1

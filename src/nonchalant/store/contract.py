@@ -9,22 +9,7 @@ from typing import TypeVar
 from nonchalant.access import EVERYTHING, Within
 from nonchalant.audit import Deed, Entry, Head
 from nonchalant.keys import Key, KeyId, KeyRequest, Live, Written
-from nonchalant.model import (
-    Attempt,
-    Change,
-    Control,
-    Event,
-    Hash,
-    LaneKey,
-    Lease,
-    Millis,
-    Mode,
-    Reply,
-    Request,
-    Stranger,
-    Transaction,
-    TxId,
-)
+from nonchalant.model import Attempt, Change, Control, Event, Lease, Reply, Request, Stranger, Transaction
 from nonchalant.ports import (
     Acceptance,
     Duplicate,
@@ -47,6 +32,7 @@ from nonchalant.store.room import KnownRoom
 from nonchalant.store.talk import Procedure, ask
 from nonchalant.webhooks import Delivery, DeliveryState, Parcel, Webhook
 from nonchalant.wishes import Wish
+from nonchalant.words import Hash, LaneKey, Millis, Mode, TxId
 
 T = TypeVar("T")
 

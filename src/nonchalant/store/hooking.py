@@ -10,11 +10,11 @@ import msgspec
 
 from nonchalant.access import LanePattern
 from nonchalant.errors import DeliveryLost, RowMoved
-from nonchalant.model import Millis
 from nonchalant.ports import Roll, WebhookOwner, WebhookWork
 from nonchalant.store.rows import Row, to_json
 from nonchalant.store.talk import Ask, Procedure, ask, ask_for_each, change, change_each, millis, now
 from nonchalant.webhooks import Delivery, DeliveryState, LiveSecret, Parcel, Webhook
+from nonchalant.words import Millis
 
 _read_secrets = msgspec.json.Decoder(list[tuple[str, int | None]]).decode
 _read_names = msgspec.json.Decoder(list[str]).decode

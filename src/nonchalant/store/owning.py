@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nonchalant.model import Attempt, Change, Event, LaneKey, Lease, Receipt, Transaction, TxId
+from nonchalant.model import Attempt, Change, Event, Lease, Receipt, Transaction
 from nonchalant.ports import LaneWork, Loaded
 from nonchalant.store import rows
 from nonchalant.store.legible import Legible
@@ -21,6 +21,7 @@ from nonchalant.store.talk import (
     millis,
     tell,
 )
+from nonchalant.words import LaneKey, TxId
 
 
 def lanes_with_work(marked: bool) -> Procedure[Sequence[LaneWork]]:

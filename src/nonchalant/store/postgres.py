@@ -16,7 +16,7 @@ import structlog
 from nonchalant.errors import BadSettings, CommitUnknown, LeaseLost, StoreUnavailable
 from nonchalant.history import fact_of
 from nonchalant.installation import Installation
-from nonchalant.model import Change, Control, Event, LaneKey, Lease, Mode, Request, Stranger, Transaction
+from nonchalant.model import Change, Control, Event, Lease, Request, Stranger, Transaction
 from nonchalant.ports import Acceptance, Entropy, Wished
 from nonchalant.store import owning, postgres_schema, rows
 from nonchalant.store.connections import BEGINNINGS, STALL_SECONDS, Connections, Locked, refusals
@@ -40,6 +40,7 @@ from nonchalant.store.wakes import Wakes
 from nonchalant.store.whereabouts import Whereabouts
 from nonchalant.store.witness import POSITIONS_SKIPPED
 from nonchalant.wishes import Wish
+from nonchalant.words import LaneKey, Mode
 
 log = structlog.get_logger()
 

@@ -6,18 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from nonchalant.access import LanePattern, Within
 from nonchalant.errors import Unreadable
-from nonchalant.model import (
-    LIVE_STATES,
-    TERMINAL_STATES,
-    Attempt,
-    Event,
-    Hash,
-    LaneKey,
-    Millis,
-    State,
-    Transaction,
-    TxId,
-)
+from nonchalant.model import Attempt, Event, Transaction
 from nonchalant.ports import (
     EventRange,
     Filter,
@@ -33,6 +22,7 @@ from nonchalant.store import rows, stand_ins
 from nonchalant.store.legible import Legible, full_page
 from nonchalant.store.rows import Row
 from nonchalant.store.talk import Ask, Number, Procedure, ask, ask_for_each
+from nonchalant.words import LIVE_STATES, TERMINAL_STATES, Hash, LaneKey, Millis, State, TxId
 
 # Wishes that whoever looks at a lane is shown.
 WISHES_SHOWN = 100

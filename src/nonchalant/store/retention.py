@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nonchalant.model import Millis
 from nonchalant.store.rows import Row
 from nonchalant.store.talk import Procedure, ask, ask_for_each, change, change_each, with_keys
+from nonchalant.words import Millis
 
 
 def forget(older_than: Millis, limit: int) -> Procedure[bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nonchalant.model import LaneKey, Millis
+from nonchalant.words import LaneKey, Millis
 
 # What was counted is believed for this long, and until one part in so many of the room was taken here. Nodes do not know
 # of each other's part: together they may go beyond a limit by a hundredth for each other node, and, as ever, by what they

@@ -9,30 +9,23 @@ import msgspec
 
 from nonchalant.model import (
     Attempt,
-    AttemptKind,
     Attention,
     BlockRef,
     Control,
     Event,
     Fees,
-    LaneKey,
     LaneRecord,
-    Mode,
-    OnSuperseded,
     Payload,
     Receipt,
     Reply,
     Request,
     Reservation,
     Slot,
-    SlotKind,
-    Speed,
-    State,
     Stranger,
     Transaction,
-    Wanted,
 )
 from nonchalant.values import replace
+from nonchalant.words import AttemptKind, LaneKey, Mode, OnSuperseded, SlotKind, Speed, State, Wanted
 
 
 class Row(Protocol):

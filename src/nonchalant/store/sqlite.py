@@ -19,7 +19,7 @@ import structlog
 
 from nonchalant.errors import BadSettings, CommitUnknown, RowMoved, StoreUnavailable
 from nonchalant.history import fact_of, repeated
-from nonchalant.model import Event, Millis
+from nonchalant.model import Event
 from nonchalant.ports import Clock, Entropy, Offload
 from nonchalant.store import migrations, queries, rows
 from nonchalant.store.contract import SqlStore
@@ -41,6 +41,7 @@ from nonchalant.store.talk import (
     holder,
 )
 from nonchalant.store.witness import FileWitness, Witness, notice_restore
+from nonchalant.words import Millis
 
 log = structlog.get_logger()
 

@@ -5,22 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nonchalant.model import (
-    Attempt,
-    AttemptKind,
-    Attention,
-    Fees,
-    OnSuperseded,
-    Payload,
-    Receipt,
-    Slot,
-    SlotKind,
-    State,
-    Transaction,
-    Wanted,
-)
+from nonchalant.model import Attempt, Attention, Fees, Payload, Receipt, Slot, Transaction
 from nonchalant.store import rows
 from nonchalant.store.rows import Row
+from nonchalant.words import AttemptKind, OnSuperseded, SlotKind, State, Wanted
 
 
 def transaction(row: Mapping[str, Any], attempts: Sequence[Attempt], now: int) -> Transaction:

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from nonchalant.errors import LeaseLost, RowMoved
-from nonchalant.model import Event, Lease, Millis
+from nonchalant.model import Event, Lease
 from nonchalant.store.rows import Row
+from nonchalant.words import Millis
 
 T = TypeVar("T")
 Columns: TypeAlias = Mapping[str, Any]

@@ -13,8 +13,8 @@ import asyncpg
 import structlog
 
 from nonchalant.installation import Installation
-from nonchalant.model import LaneKey
 from nonchalant.store.connections import LOST
+from nonchalant.words import LaneKey
 
 log = structlog.get_logger()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from nonchalant.errors import MayHaveRun
-from nonchalant.model import Attention, Control, Event, LaneKey, Millis, Mode, Reply, Stranger, Transaction, TxId
+from nonchalant.model import Attention, Control, Event, Reply, Stranger, Transaction
 from nonchalant.ports import Orders, Wished
 from nonchalant.store import rows, wish_rows
 from nonchalant.store.legible import Legible
@@ -13,6 +13,7 @@ from nonchalant.store.rows import Row
 from nonchalant.store.talk import Procedure, ask, ask_for_each, change, change_each, expect_each, now, tell
 from nonchalant.values import replace
 from nonchalant.wishes import Wish
+from nonchalant.words import LaneKey, Millis, Mode, TxId
 
 # Wishes an owner reads in one go.
 WISHES_AT_ONCE = 500

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from nonchalant.chain.evm.decoding import RawTransaction
-from nonchalant.model import Hash, Wei
 from nonchalant.values import replace
+from nonchalant.words import Hash, Wei
 
 
 @dataclass(frozen=True, slots=True)

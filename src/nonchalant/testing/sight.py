@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from nonchalant.errors import NodeRefused
-from nonchalant.model import Address
 from nonchalant.testing.upstream import Upstream
+from nonchalant.words import Address
 
 Json = dict[str, Any]
 

@@ -14,7 +14,6 @@ import msgspec
 
 from nonchalant.chain.evm.decoding import RawTransaction, decode, hash_of
 from nonchalant.errors import NodeRefused, Unreachable
-from nonchalant.model import Hash
 from nonchalant.testing.faults import (
     SEND,
     CallFault,
@@ -31,6 +30,7 @@ from nonchalant.testing.rules import Held, Pooled, PoolRule, Refusal, Swallowed,
 from nonchalant.testing.sight import ACCOUNT, Sight, View, look
 from nonchalant.testing.upstream import Upstream
 from nonchalant.values import replace
+from nonchalant.words import Hash
 
 F = TypeVar("F")
 Json = dict[str, Any]

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from nonchalant.client import AttemptView, Client, ServiceUnreachable, TransactionView
 from nonchalant.errors import BadRequest, NonchalantError, NotFound, ShuttingDown, StoreUnavailable, TooLate
-from nonchalant.model import LIVE_STATES, AttemptKind
 from nonchalant.system import SystemClock
 from nonchalant.web3.calls import ask_of
+from nonchalant.words import LIVE_STATES, AttemptKind
 
 # A transaction that has no nonce by then is called off, and the caller told that nothing was sent: a caller who gives up
 # by itself would not know.

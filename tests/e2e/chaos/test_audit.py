@@ -11,8 +11,8 @@ import asyncpg
 import pytest
 
 from nonchalant.app import Nonchalant
-from nonchalant.model import State
 from nonchalant.values import replace
+from nonchalant.words import State
 from tests.e2e.chaos.audit import Verdict, Witness, audit
 from tests.e2e.rig import settings
 from tests.e2e.site import ALICE, Site, pay

@@ -6,7 +6,8 @@ import time
 
 from nonchalant import Fees, Transaction
 from nonchalant.hooks import Answer, Bump, Cancel, HeadSnapshot, LaneSnapshot, Replace, Wait
-from nonchalant.model import Market, Millis
+from nonchalant.model import Market
+from nonchalant.words import Millis
 
 GWEI = 10**9
 ENOUGH = Fees(90 * GWEI, 2 * GWEI)

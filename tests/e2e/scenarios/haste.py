@@ -11,11 +11,11 @@ import pytest
 from nonchalant import app, assign, attend, broadcast, desk, engine, follow, panel, policy
 from nonchalant.config import Settings
 from nonchalant.engine import EngineRules
-from nonchalant.model import Millis, Speed
 from nonchalant.policy import Patience
 from nonchalant.ports import Clock
 from nonchalant.system import SystemClock
 from nonchalant.values import replace
+from nonchalant.words import Millis, Speed
 
 PATIENCE = Patience(resend_after=200, bump_after=dict.fromkeys(Speed, 400))
 QUICK = {

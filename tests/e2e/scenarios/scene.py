@@ -20,19 +20,11 @@ from eth_utils import to_checksum_address
 
 from nonchalant.app import Handle, Nonchalant, Wrap
 from nonchalant.follow import Follower
-from nonchalant.model import (
-    TERMINAL_STATES,
-    Attempt,
-    AttemptKind,
-    Fees,
-    LaneKey,
-    State,
-    Transaction,
-    TxId,
-)
+from nonchalant.model import Attempt, Fees, Transaction
 from nonchalant.ports import Signer
 from nonchalant.testing import FaultProxy
 from nonchalant.wishes import Release, Reserve, Use
+from nonchalant.words import TERMINAL_STATES, AttemptKind, LaneKey, State, TxId
 from tests import anvil
 from tests.anvil import Anvil
 from tests.e2e import ledger

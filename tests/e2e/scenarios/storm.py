@@ -21,11 +21,12 @@ from pathlib import Path
 from eth_account.datastructures import SignedTransaction
 
 from nonchalant.errors import NonchalantError
-from nonchalant.model import TERMINAL_STATES, Mode, Transaction
+from nonchalant.model import Transaction
 from nonchalant.testing import FaultProxy
 from nonchalant.testing.faults import SEND, Switch
 from nonchalant.testing.rules import AccountLimit, NoGaps, ReplacementStep
 from nonchalant.wishes import Fill, Sync
+from nonchalant.words import TERMINAL_STATES, Mode
 from tests.anvil import NodeError
 from tests.e2e.scenarios.scene import GWEI, Scene, opened
 

@@ -9,9 +9,9 @@ from contextlib import suppress
 import pytest
 
 from nonchalant.errors import TooLate, WishRefused
-from nonchalant.model import AttemptKind, State
 from nonchalant.testing.faults import SEND
 from nonchalant.testing.rules import ReplacementStep
+from nonchalant.words import AttemptKind, State
 from tests.e2e.scenarios.conftest import Interlude
 from tests.e2e.scenarios.scene import ALICE, ETHER, Scene
 from tests.lessons import lesson

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nonchalant.model import Event, Mode, State
+from nonchalant.model import Event
+from nonchalant.words import Mode, State
 from tests.e2e.scenarios.conftest import Interlude
 from tests.e2e.scenarios.scene import ALICE, GWEI, LONG_LEASE, Scene
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nonchalant.model import State
 from nonchalant.testing.faults import SEND
+from nonchalant.words import State
 from tests import anvil
 from tests.e2e.scenarios.conftest import Interlude
 from tests.e2e.scenarios.scene import ALICE, Scene

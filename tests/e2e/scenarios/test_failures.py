@@ -9,9 +9,9 @@ from contextlib import closing
 import pytest
 
 from nonchalant.errors import SignerFailed
-from nonchalant.model import State
 from nonchalant.signers import from_private_key
 from nonchalant.testing.faults import SEND
+from nonchalant.words import State
 from tests import anvil
 from tests.e2e.ledger import recipient
 from tests.e2e.scenarios.conftest import Interlude

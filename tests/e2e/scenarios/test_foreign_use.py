@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from nonchalant.model import State
 from nonchalant.testing.faults import SEND
+from nonchalant.words import State
 from tests.e2e import ledger
 from tests.e2e.scenarios.conftest import Interlude
 from tests.e2e.scenarios.scene import ALICE, DEAR, GWEI, TRANSFER, Scene

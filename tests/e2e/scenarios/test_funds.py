@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nonchalant.model import State
+from nonchalant.words import State
 from tests.e2e.scenarios.conftest import Interlude
 from tests.e2e.scenarios.scene import ALICE, ETHER, GWEI, Scene
 from tests.lessons import lesson

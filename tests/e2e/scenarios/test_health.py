@@ -6,8 +6,9 @@ import pytest
 
 from nonchalant import follow
 from nonchalant.lane_views import LiveLane
-from nonchalant.model import Fees, State
+from nonchalant.model import Fees
 from nonchalant.windows import Pace
+from nonchalant.words import State
 from tests import anvil
 from tests.e2e.ledger import recipient
 from tests.e2e.scenarios.conftest import Interlude

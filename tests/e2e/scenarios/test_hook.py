@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nonchalant.model import AttemptKind, Fees, State
+from nonchalant.model import Fees
+from nonchalant.words import AttemptKind, State
 from tests.e2e.scenarios import advisers
 from tests.e2e.scenarios.conftest import Interlude
 from tests.e2e.scenarios.scene import ALICE, ETHER, GWEI, Scene

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from nonchalant.errors import WishRefused
-from nonchalant.model import State
 from nonchalant.steering import LaneHandle
+from nonchalant.words import State
 from tests import anvil
 from tests.e2e.scenarios.conftest import Interlude
 from tests.e2e.scenarios.scene import ALICE, ETHER, GWEI, Scene

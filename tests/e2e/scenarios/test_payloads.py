@@ -8,7 +8,7 @@ import pytest
 from eth_abi import encode
 
 from nonchalant.chain.evm.keccak import keccak
-from nonchalant.model import State
+from nonchalant.words import State
 from tests.e2e.ledger import recipient
 from tests.e2e.scenarios.conftest import Interlude
 from tests.e2e.scenarios.scene import Scene

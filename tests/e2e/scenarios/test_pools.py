@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from nonchalant.model import State
 from nonchalant.testing import Told
 from nonchalant.testing.faults import SEND
 from nonchalant.testing.rules import ARBITRUM, GETH, RETH, AccountLimit, NoGaps, PoolLimit, Words
+from nonchalant.words import State
 from tests.e2e.scenarios.conftest import Interlude
 from tests.e2e.scenarios.scene import Scene
 from tests.lessons import lesson

@@ -6,8 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from nonchalant.model import Fees, State
+from nonchalant.model import Fees
 from nonchalant.testing.rules import PriceFloor, ReplacementStep
+from nonchalant.words import State
 from tests.e2e.scenarios.conftest import Interlude
 from tests.e2e.scenarios.scene import GWEI, Scene
 from tests.lessons import lesson

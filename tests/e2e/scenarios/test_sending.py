@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from nonchalant.model import State
 from nonchalant.testing import FaultProxy
 from nonchalant.testing.faults import SEND, Rule
+from nonchalant.words import State
 from tests.e2e.scenarios.conftest import Interlude
 from tests.e2e.scenarios.scene import GWEI, Scene
 from tests.lessons import lesson

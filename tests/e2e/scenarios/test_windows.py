@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nonchalant.model import State
 from nonchalant.testing.rules import AccountLimit, DelegatedLimit
+from nonchalant.words import State
 from tests.e2e.ledger import recipient
 from tests.e2e.scenarios.conftest import Interlude
 from tests.e2e.scenarios.scene import Scene

@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from nonchalant.errors import FeeAboveCap, LaneDraining, TooLate, WishRefused
-from nonchalant.model import AttemptKind, Fees, Mode, State
+from nonchalant.model import Fees
 from nonchalant.testing.rules import ReplacementStep
+from nonchalant.words import AttemptKind, Mode, State
 from tests.e2e.ledger import recipient
 from tests.e2e.scenarios.conftest import Interlude
 from tests.e2e.scenarios.scene import ALICE, GWEI, Scene

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nonchalant.chain.evm.keccak import keccak
-from nonchalant.model import Address
+from nonchalant.words import Address
 
 
 def checksum(address: Address) -> str:

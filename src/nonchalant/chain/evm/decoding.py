@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from coincurve import PublicKey
 
 from nonchalant.chain.evm.addresses import address_of
 from nonchalant.chain.evm.encoding import HIGHEST_S, rlp
 from nonchalant.chain.evm.keccak import keccak
-from nonchalant.model import Address, Hash, Wei
+from nonchalant.words import Address, Hash, Wei
 
 Item = bytes | list["Item"]
 
@@ -36,11 +35,8 @@ class RawTransaction:
     data: bytes
 
 
-def decode(raw: bytes, *, payers: Mapping[bytes, Address] = MappingProxyType({})) -> RawTransaction:
-    """The transaction of these bytes; ValueError if they are none, or of another type.
-
-    `payers` tells who pays whom, for doubles that believe it: then the signature is not looked at.
-    """
+def decode(raw: bytes) -> RawTransaction:
+    """The transaction of these bytes, and who signed it; ValueError if they are none, or of another type."""
     kind = raw[0] if raw and raw[0] < 0x80 else 0
     fields = unrlp(raw[1:] if kind else raw)
     if not isinstance(fields, list) or len(fields) != FIELDS.get(kind):
@@ -53,7 +49,7 @@ def decode(raw: bytes, *, payers: Mapping[bytes, Address] = MappingProxyType({})
     return RawTransaction(
         kind=kind,
         hash=hash_of(raw),
-        sender=payers.get(_bytes(to)) or _signer(bytes((kind,)) + rlp(fields[:-3]), _number(parity), r, s),
+        sender=_signer(bytes((kind,)) + rlp(fields[:-3]), _number(parity), r, s),
         chain_id=chain_id,
         nonce=nonce,
         max_fee=max_fee,

@@ -15,28 +15,25 @@ from nonchalant.errors import NodeRefused, Unencodable, Unreachable
 from nonchalant.model import (
     Accepted,
     Account,
-    Address,
     Answer,
     Block,
     BlockRef,
     Draft,
     Executed,
     Fees,
-    Hash,
     Market,
     Payload,
     Receipt,
     Recognised,
     Refused,
     Sealed,
-    Speed,
     Unknown,
     View,
-    Wei,
 )
 from nonchalant.ports import Endpoint
 from nonchalant.rejections import Rejection, classify
 from nonchalant.values import replace
+from nonchalant.words import Address, Hash, Speed, Wei
 
 T = TypeVar("T")
 

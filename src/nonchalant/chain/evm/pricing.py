@@ -20,9 +20,10 @@ from yarl import URL
 
 from nonchalant.chain.evm.rpc import UNDECODABLE
 from nonchalant.errors import Unreachable
-from nonchalant.model import Market, Speed, Wei
+from nonchalant.model import Market
 from nonchalant.ports import Clock
 from nonchalant.secret import host_of
+from nonchalant.words import Speed, Wei
 
 log = structlog.get_logger()
 

@@ -6,7 +6,8 @@ from typing import Final
 
 from nonchalant.chain.evm import encoding, wire
 from nonchalant.chain.evm.rpc import Call
-from nonchalant.model import Draft, Wei
+from nonchalant.model import Draft
+from nonchalant.words import Wei
 
 ORACLE: Final = (
     "0x420000000000000000000000000000000000000f"  # the GasPriceOracle, at the same place on every such chain

@@ -9,7 +9,8 @@ from typing import Final
 
 import msgspec
 
-from nonchalant.model import Address, Block, BlockRef, Executed, Hash, Receipt, Speed, Wei
+from nonchalant.model import Block, BlockRef, Executed, Receipt
+from nonchalant.words import Address, Hash, Speed, Wei
 
 PERCENTILES: Final = {Speed.SLOW: 10, Speed.STANDARD: 50, Speed.FAST: 90}
 DELEGATION: Final = bytes.fromhex("ef0100")  # and the address whose code runs

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from nonchalant.errors import BadRequest, NodeRefused, Unreachable
-from nonchalant.model import LaneKey
 from nonchalant.scalars import LARGEST_NUMBER, parse_address, parse_number
 from nonchalant.service.rpc.asked import Asked
 from nonchalant.service.rpc.envelope import value_of
 from nonchalant.service.rpc.passing import pass_on
+from nonchalant.words import LaneKey
 
 # Both are answered alike: what is accepted counts, whether or not a block has it.
 _NOW = (None, "latest", "pending")

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from nonchalant.access import Scope
 from nonchalant.config import ChainSettings
 from nonchalant.errors import BadRequest, Forbidden
-from nonchalant.model import Address, LaneKey
 from nonchalant.service.front import Front
 from nonchalant.service.http import Call
 from nonchalant.service.rpc.envelope import Question
+from nonchalant.words import Address, LaneKey
 
 
 class Turn:

@@ -14,12 +14,13 @@ from typing import Any, Final
 import msgspec
 
 from nonchalant.errors import BadRequest, Unreachable
-from nonchalant.model import Attempt, Millis, State, Transaction
+from nonchalant.model import Attempt, Transaction
 from nonchalant.ports import Filter
 from nonchalant.scalars import parse_hash
 from nonchalant.service.rpc.asked import Asked
 from nonchalant.service.rpc.envelope import value_of
 from nonchalant.service.rpc.passing import pass_on
+from nonchalant.words import Millis, State
 
 NO_LOGS: Final = "0x" + "00" * 256
 NOWHERE: Final = {"blockHash": None, "blockNumber": None, "transactionIndex": None}

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from nonchalant.access import FeeRule
 from nonchalant.errors import BadRequest, FeeAboveCap
 from nonchalant.fees import BASE_FEE_HEADROOM, FeeRules, is_within_caps
-from nonchalant.model import Fees, Market, Speed, Wei
+from nonchalant.model import Fees, Market
+from nonchalant.words import Speed, Wei
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,12 @@ import msgspec
 
 from nonchalant.access import Scope
 from nonchalant.errors import Unencodable, WishRefused
-from nonchalant.model import LaneKey
 from nonchalant.scalars import parse_data
 from nonchalant.service.rpc.asked import Asked
 from nonchalant.service.rpc.envelope import text_of
 from nonchalant.service.rpc.failures import REFUSED, RpcError
 from nonchalant.wishes import Use
+from nonchalant.words import LaneKey
 
 
 async def send_raw(asked: Asked) -> object:

@@ -24,7 +24,7 @@ from nonchalant.errors import (
     WishRefused,
 )
 from nonchalant.health import OUT_OF_FUNDS
-from nonchalant.model import Attempt, Fees, Hash, LaneKey, Request, State, Transaction
+from nonchalant.model import Attempt, Fees, Request, Transaction
 from nonchalant.scalars import LARGEST_NUMBER, parse_address, parse_amount, parse_number
 from nonchalant.service.rpc.asked import Asked
 from nonchalant.service.rpc.envelope import UNDECODABLE
@@ -32,6 +32,7 @@ from nonchalant.service.rpc.failures import REFUSED, UNAVAILABLE, RpcError
 from nonchalant.service.rpc.prices import Named, as_the_key_has_it
 from nonchalant.values import replace
 from nonchalant.wire import parse_request, rules_of
+from nonchalant.words import Hash, LaneKey, State
 
 # How long a client waits for a hash; most give up after half a minute.
 HASH_SECONDS: Final = 20.0

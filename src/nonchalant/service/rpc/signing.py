@@ -8,11 +8,11 @@ import msgspec
 
 from nonchalant.access import Scope
 from nonchalant.errors import BadRequest, UnknownAccount
-from nonchalant.model import LaneKey
 from nonchalant.scalars import parse_address, parse_data
 from nonchalant.service.rpc.asked import Asked
 from nonchalant.service.rpc.envelope import UNDECODABLE, text_of, value_of
 from nonchalant.service.rpc.failures import NoSuchMethod
+from nonchalant.words import LaneKey
 
 
 async def sign(asked: Asked) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from nonchalant.chain.evm.decoding import RawTransaction, decode, hash_of
+from nonchalant.chain.evm.decoding import FIELDS, RawTransaction, decode, hash_of, unrlp
 from nonchalant.chain.evm.keccak import keccak
-from nonchalant.model import Address, Hash, Millis, Wei
+from nonchalant.words import Address, Hash, Millis, Wei
 
 BASE_FEE: Final[Wei] = 10**9
 TIP: Final[Wei] = 10**9
@@ -53,7 +53,8 @@ class _Account:
 
 class Ledger:
     """`payers` tells who pays whom, so that no signature needs to be looked at: that costs more than all else a stub
-    does. Of what pays somebody else the sender is recovered. `first_nonce`: every account has sent so many before."""
+    does. Of what pays somebody else, or is not of type 2, the sender is recovered. `first_nonce`: every account has
+    sent so many before."""
 
     def __init__(self, chain_id: int, *, payers: Mapping[Address, Address] | None = None, first_nonce: int = 0) -> None:
         self.chain_id = chain_id
@@ -84,7 +85,7 @@ class Ledger:
     def send(self, raw: bytes, at: Millis) -> Hash:
         """Pooled, as a node does it; `Refusal` in the words of geth."""
         try:
-            tx = decode(raw, payers=self._payers)
+            tx = _believed(raw, self._payers) or decode(raw)
         except ValueError as problem:
             raise Refusal(f"invalid transaction: {problem}", INVALID) from None
         if tx.chain_id not in (None, self.chain_id):
@@ -138,3 +139,28 @@ class Ledger:
         self.number_of[hash] = number
         self.blocks.append(block)
         return block
+
+
+def _believed(raw: bytes, payers: Mapping[bytes, Address]) -> RawTransaction | None:
+    """A transaction of type 2 that pays one of these, its signature not looked at; None: the bytes are something else."""
+    if raw[:1] != b"\x02":
+        return None
+    fields = unrlp(raw[1:])
+    values = [field for field in fields[:8] if isinstance(field, bytes)]  # a match takes seven times as long
+    if len(values) != 8 or len(fields) != FIELDS[2] or values[5] not in payers:
+        return None
+    chain_id, nonce, priority, max_fee, gas = map(int.from_bytes, values[:5])
+    to, value, data = values[5:]
+    return RawTransaction(
+        kind=2,
+        hash=hash_of(raw),
+        sender=payers[to],
+        chain_id=chain_id,
+        nonce=nonce,
+        max_fee=max_fee,
+        priority=priority,
+        gas=gas,
+        to="0x" + to.hex(),
+        value=int.from_bytes(value),
+        data=data,
+    )

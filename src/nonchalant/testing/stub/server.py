@@ -10,10 +10,10 @@ from typing import Any, Final, Self
 
 import uvicorn
 
-from nonchalant.model import Address
 from nonchalant.system import SystemClock
 from nonchalant.testing.stub.answers import Answers
 from nonchalant.testing.stub.ledger import Ledger
+from nonchalant.words import Address
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
