@@ -145,10 +145,11 @@ async def _record_answers(desk: Desk) -> bool:
 
 
 async def _tell_taken(desk: Desk) -> bool:
-    if not taken.is_due(desk):
+    due = taken.due(desk)
+    if not due:
         return False
     changed = False
-    for part in desk.slot_parts(taken.slots(desk)):
+    for part in desk.slot_parts(taken.slots(desk, due)):
         work = desk.work()
         for slot in part:
             with handling(subject_of(slot)):
@@ -238,7 +239,7 @@ def _note(desk: Desk, work: Work, nonce: int, hash: Hash, answer: str) -> None:
     if hash in desk.taken:
         answer = policy.ACCEPTED  # one that has it outweighs those that do not
     if attempt.sent_at is None or attempt.answer not in (answer, policy.ACCEPTED):
-        first = attempt.sent_at or desk.taken.get(hash, work.at)
+        first = attempt.sent_at or (desk.taken[hash].at if hash in desk.taken else work.at)
         work.answered(replace(attempt, sent_at=first, answer=answer))
 
 

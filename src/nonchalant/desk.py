@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import structlog
 
@@ -202,8 +202,7 @@ class Desk:
     inbox: list[Receipt] = field(default_factory=list)  # from the follower, not yet recorded
     answers: list[tuple[Hash, str, Answer]] = field(default_factory=list)  # from endpoints, not yet recorded
     sendings: dict[Hash, Sending] = field(default_factory=dict)
-    taken: dict[Hash, Millis] = field(default_factory=dict)  # by a node, and when: not told yet
-    tell_taken_after: Millis = 0  # in ticks: such news may wait for a block
+    taken: dict[Hash, Taken] = field(default_factory=dict)  # by a node: not told yet
     outlets: dict[str, Outlet] = field(default_factory=dict)
     gapped: dict[str, int] = field(default_factory=dict)  # endpoints that lack something below this nonce
     postponed: dict[TxId, Postponement] = field(default_factory=dict)
@@ -440,6 +439,13 @@ class Desk:
         """Stop by ourselves before the database would stop us."""
         if self.clock.monotonic() >= self.lease.until:
             raise LeaseLost(f"lease of {self.key} ran out here before it was renewed")
+
+
+class Taken(NamedTuple):
+    """That a node took something."""
+
+    at: Millis
+    told_after: Millis  # in ticks: such news may wait for a block
 
 
 @dataclass(slots=True)

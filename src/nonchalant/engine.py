@@ -375,7 +375,7 @@ class Engine:
                 else:
                     idle_since = None
                 desk.orders_due |= bool(strikes.tried_since)
-                await nap(self._clock, desk.wake, taken.LONGEST / 1000 if desk.taken else TICK_SECONDS)
+                await nap(self._clock, desk.wake, min(TICK_SECONDS, taken.due_in(desk)))
             await self._hang_up(desk)
         finally:
             if desk.asking is not None:

@@ -42,10 +42,10 @@ async def test_bytes_that_cannot_be_sealed_are_set_aside_alone(rig: Rig) -> None
     rig.tolerate("tx.set_aside")
     seal = rig.chain.seal
 
-    def choke(draft: Draft, signature: bytes) -> Sealed:
+    def choke(draft: Draft, signature: bytes, *, check: bool = True) -> Sealed:
         if label_of(draft) == "bad":
             raise POISON
-        return seal(draft, signature)
+        return seal(draft, signature, check=check)
 
     rig.chain.seal = choke  # type: ignore[method-assign]
     bad, good = await rig.submit_all(["bad", "good"])

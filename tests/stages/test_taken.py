@@ -61,6 +61,21 @@ async def test_without_a_block_it_is_told_all_the_same(rig: Rig) -> None:
 
 
 @staged()
+async def test_what_a_node_took_later_waits_for_its_own_time(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(taken, "LONGEST", 4_000)
+    early = await handed_over(rig)
+    await rig.advance(2.0)
+    late = await rig.submit_all([f"late {label}" for label in MANY])
+    await rig.advance(1.0)
+    assert await rig.states(early + late) == [State.SIGNED] * 2 * len(MANY)
+    await rig.advance(1.5)
+    assert await rig.states(early) == [State.SENT] * len(MANY)
+    assert await rig.states(late) == [State.SIGNED] * len(MANY)
+    await rig.advance(2.0)
+    assert await rig.states(late) == [State.SENT] * len(MANY)
+
+
+@staged()
 async def test_of_what_only_final_blocks_show_it_is_told_with_its_end(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
