@@ -53,20 +53,22 @@ class handling:  # noqa: N801 - it reads as a statement
     `answers` itself passes.
     """
 
-    __slots__ = ("_answered", "_commits", "_subject")
+    __slots__ = ("_answers", "_commits", "_subject")
 
     def __init__(
         self, subject: str | None, *, commits: bool = False, answers: tuple[type[Exception], ...] = ()
     ) -> None:
         self._subject = subject
         self._commits = commits
-        self._answered = (*WORLDLY, Poisoned, *answers)
+        self._answers = answers
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if self._subject is None or not isinstance(error, Exception) or isinstance(error, self._answered):
+        if error is None or self._subject is None or not isinstance(error, Exception):
+            return
+        if isinstance(error, (*WORLDLY, Poisoned, *self._answers)):
             return
         if isinstance(error, RowMoved) and not self._commits:
             return

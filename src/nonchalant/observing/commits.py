@@ -104,11 +104,12 @@ class Counting:
     def accepted(self, requests: Sequence[Request], answers: Sequence[Acceptance]) -> None:
         tallies = self._tallies
         tallies.see(c.INTAKE_BATCH, len(requests))
-        for request, answer in zip(requests, answers, strict=False):  # a batch is known whole, or not at all
-            name = _name_of(answer)
-            tallies.count(c.INTAKE_ANSWERS, name)
+        # A batch is known whole, or not at all.
+        named = [(_name_of(answer), request.lane.chain_id) for request, answer in zip(requests, answers, strict=False)]
+        for (name, chain_id), count in Counter(named).items():
+            tallies.count(c.INTAKE_ANSWERS, name, by=count)
             if name == "accepted":
-                tallies.count(c.ACCEPTED, str(request.lane.chain_id))
+                tallies.count(c.ACCEPTED, str(chain_id), by=count)
 
     def committed(self, change: Change, lease: Lease) -> None:
         chain, moments = str(lease.lane.chain_id), Moments(change)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar, cast
 
@@ -201,9 +202,9 @@ def watch_endpoint(endpoint: Endpoint, health: EndpointHealth, tallies: Tallies,
         return asked
 
     def _count_sends(answers: Sequence[Answer]) -> None:
-        for answer in answers:
-            fate, _ = policy.fate_of(answer)  # one that has it already has accepted it
-            tallies.count(c.SENDS, chain, name, _FATES.get(fate, "refused"))
+        # One that has it already has accepted it.
+        for fate, count in Counter([policy.fate_of(answer)[0] for answer in answers]).items():
+            tallies.count(c.SENDS, chain, name, _FATES.get(fate, "refused"), by=count)
 
     return around(endpoint, Endpoint, timed)
 

@@ -270,7 +270,7 @@ class PostgresStore(SqlStore):
             case Keys(alone):
                 return await self._take(connection, Ask("own_keys" if alone else "share_keys"))
             case Tell(events):
-                each = [{**rows.event_columns(event), "fact": fact_of(event)} for event in events]
+                each = [rows.told_columns(event, fact_of(event)) for event in events]
                 repeats = any(columns["fact"] is not None for columns in each)
                 common = {"count": len(each), "repeats": repeats}
                 return await self._take(connection, AskForEach("insert_event", each, common))

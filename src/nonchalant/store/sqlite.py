@@ -204,7 +204,7 @@ class Session:
             case Tell(events):
                 for is_plain, some in groupby(events, key=lambda event: fact_of(event) is None):
                     if is_plain:
-                        self._change_each("insert_event", list(map(rows.event_columns, some)), {"fact": None})
+                        self._change_each("insert_event", [rows.event_columns(event, None) for event in some], {})
                     else:
                         for event in some:
                             self.run(_tell(event))
@@ -237,7 +237,7 @@ def _tell(event: Event) -> Procedure[None]:
         dropped = yield from ask("drop_repeats", fact=fact, first=first["position"])
         times = max(row["times"] for row in (first, *dropped)) + 1
         event = repeated(event, times, first["at"] if first["since"] is None else first["since"])
-    yield from change("insert_event", **rows.event_columns(event), fact=fact)
+    yield from change("insert_event", **rows.event_columns(event, fact))
 
 
 def connect(path: str | Path) -> sqlite3.Connection:

@@ -61,21 +61,12 @@ class Statements:
     def for_each(self, name: str, each: Sequence[Columns], common: Columns) -> tuple[Statement, list[Any]]:
         """The statement, with lists of what differs from row to row; what is common stays as it is."""
         own = each[0].keys()
-        lists = {
-            column: _storables([columns[column] for columns in each])
-            for column in self._known[name].names
-            if column in own
-        }
+        lists = {column: [columns[column] for columns in each] for column in self._known[name].names if column in own}
         same = _same(lists) if len(each) >= WORTH_SHORTENING else frozenset[str]()
         statement, shortened = self._form(name, same)
-        given = {**common, ROWS: len(each)}
+        given = {**common, ROWS: len(each)} | {column: lists[column][0] for column in shortened}
         return statement, [
-            _storable(given[column])
-            if column not in lists
-            else lists[column][0]
-            if column in shortened
-            else lists[column]
-            for column in statement.names
+            _storable(given[column]) if column in given else _storables(lists[column]) for column in statement.names
         ]
 
     def _form(self, name: str, same: frozenset[str]) -> tuple[Statement, frozenset[str]]:
@@ -113,7 +104,12 @@ def _texts() -> Mapping[str, str]:
 
 
 def _storables(values: list[Any]) -> list[Any]:
-    strange = any(value.__class__ is str and "\0" in value for value in values)
+    if isinstance(values[0], (int, bytes)):  # and so are all of them
+        return values
+    try:
+        strange = "\0" in "".join(values)
+    except TypeError:  # not each of them is given
+        strange = True
     return [_storable(value) for value in values] if strange else values
 
 
