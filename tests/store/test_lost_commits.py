@@ -17,7 +17,7 @@ import asyncpg
 import pytest
 from structlog.testing import capture_logs
 
-from nonchalant.errors import LeaseLost, RowMoved
+from nonchalant.errors import CommitUnknown, LeaseLost, RowMoved
 from nonchalant.ports import Filter
 from nonchalant.store.connections import Connections
 from nonchalant.store.postgres import PostgresStore
@@ -135,6 +135,7 @@ async def test_an_older_state_put_back_is_noticed_once_by_nodes_that_saw_the_new
     server.stop()
     put_back(server, copy)
     server.start()
+    await asyncio.sleep(0.1)  # until the driver has seen that its connections are gone
     # The owner finds out by its next commit: whatever it has in memory counts for nothing.
     with capture_logs() as logs, pytest.raises(LeaseLost, match="lost commits"):
         await one.commit(filler(lease, 50), lease)
@@ -158,6 +159,21 @@ async def test_an_older_state_put_back_is_noticed_once_by_nodes_that_saw_the_new
         await node.heartbeat("n", 10)
         assert await node.incarnation() == 1
         await node.close()
+
+
+async def test_of_a_commit_whose_connection_ends_under_way_nobody_knows_what_became(server: Cluster) -> None:
+    """One statement is the whole of it: it may have been carried out before the connection went."""
+    one = await opened(server, "under_way")
+    lease = await take(one)
+    await one.commit(filler(lease, 0), lease)
+    server.stop()
+    server.start()
+    with pytest.raises(CommitUnknown):  # the driver finds out by this very statement
+        await one.commit(filler(lease, 1), lease)
+    again = await take(one)
+    loaded = await one.load(again)
+    await one.commit(filler(again, len(loaded.slots)), again)
+    await one.close()
 
 
 async def test_a_promoted_standby_that_lagged_is_noticed_also_by_a_node_that_starts_then(server: Cluster) -> None:

@@ -46,6 +46,7 @@ class Connections:
 
     def __init__(self, pool: asyncpg.Pool, stall_seconds: float) -> None:
         self.pool = pool
+        self.stall = _stall(stall_seconds)
         self._begin = _beginning(stall_seconds)
         self._begin_unhurried = _beginning(max(stall_seconds, STALL_SECONDS))
 
@@ -102,6 +103,23 @@ class Connections:
                 return connection
         raise AssertionError("the last beginning returns or raises")
 
+    async def commit_alone(self, sql: str, values: Sequence[Any]) -> asyncpg.Record:
+        """One statement that is a whole transaction, and gives one row. `CommitUnknown` if nobody can tell whether it
+        happened."""
+        with refusals():
+            connection = await self.pool.acquire(timeout=ANSWER_SECONDS)
+            try:
+                with _outcome(connection):
+                    try:
+                        return await connection.fetchrow(sql, *values)
+                    except asyncpg.PostgresError as error:
+                        if not _has_refused(error):
+                            raise
+                        refused = error
+                raise refused
+            finally:
+                await self.pool.release(connection)
+
     async def ask_alone(self, sql: str, values: Sequence[Any]) -> Answer:
         """A statement outside of any transaction. It is asked again if its connection was lost, so it only reads, or may
         be run twice."""
@@ -121,18 +139,30 @@ class Connections:
 
 async def commit(connection: asyncpg.Connection) -> None:
     """`CommitUnknown` if nobody can tell whether it happened."""
-    try:
-        said = await connection.execute("COMMIT")
-    except asyncpg.PostgresError as error:
-        if getattr(error, "severity_en", error.severity) == "ERROR":
+    with _outcome(connection):
+        try:
+            said = await connection.execute("COMMIT")
+        except asyncpg.PostgresError as error:
+            if not _has_refused(error):
+                raise
             raise StoreUnavailable(f"the store refused the commit: {_words(error)}") from error
-        _cut(connection)
-        raise CommitUnknown(f"the commit did not report back: {_words(error)}") from error
-    except LOST as error:
-        _cut(connection)
-        raise CommitUnknown(f"the commit did not report back: {_words(error)}") from error
     if said != "COMMIT":
         raise StoreUnavailable("the store rolled the transaction back")
+
+
+@contextmanager
+def _outcome(connection: asyncpg.Connection) -> Iterator[None]:
+    """Whatever ends what commits, other than an answer, leaves it unknown."""
+    try:
+        yield
+    except (asyncpg.PostgresError, *LOST) as error:
+        _cut(connection)
+        raise CommitUnknown(f"the commit did not report back: {_words(error)}") from error
+
+
+def _has_refused(error: asyncpg.PostgresError) -> bool:
+    """Whether it is an answer: nothing happened. Anything worse ends the session, and may have come after the commit."""
+    return bool(getattr(error, "severity_en", error.severity) == "ERROR")
 
 
 async def roll_back(connection: asyncpg.Connection) -> None:
@@ -159,8 +189,12 @@ def refusals() -> Iterator[None]:
         raise StoreUnavailable(f"the store cannot be used now: {_words(error)}") from error
 
 
+def _stall(seconds: float) -> str:
+    return f"{millis(seconds)}ms"
+
+
 def _beginning(stall_seconds: float) -> str:
-    stall = f"{millis(stall_seconds)}ms"
+    stall = _stall(stall_seconds)
     return (
         "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; "
         f"SET LOCAL lock_timeout = '{stall}'; SET LOCAL idle_in_transaction_session_timeout = '{stall}'; "

@@ -18,7 +18,7 @@ from nonchalant.history import fact_of
 from nonchalant.installation import Installation
 from nonchalant.model import Change, Control, Event, Lease, Request, Stranger, Transaction
 from nonchalant.ports import Acceptance, Entropy, Wished
-from nonchalant.store import owning, postgres_schema, rows
+from nonchalant.store import at_once, owning, postgres_schema, rows
 from nonchalant.store.connections import BEGINNINGS, STALL_SECONDS, Connections, Locked, refusals
 from nonchalant.store.contract import SqlStore
 from nonchalant.store.statements import Statements
@@ -26,6 +26,7 @@ from nonchalant.store.talk import (
     Answer,
     Ask,
     AskForEach,
+    Columns,
     Fence,
     Keys,
     Moment,
@@ -49,6 +50,8 @@ T = TypeVar("T")
 # Connections of one node. Leases have some of their own: they must be renewed however busy the rest is.
 FOR_WORK = 10
 FOR_LEASES = 2
+
+LOST_COMMITS = "the store has lost commits; every lane is compared with its chain first"
 
 
 class PostgresStore(SqlStore):
@@ -125,9 +128,38 @@ class PostgresStore(SqlStore):
         return before
 
     async def commit(self, change: Change, lease: Lease) -> None:
-        await super().commit(change, lease)
+        if at_once.is_ordinary(change):
+            await self._commit_at_once(change, lease)
+        else:
+            await super().commit(change, lease)
         if change.events:
             self._wake()
+
+    async def _commit_at_once(self, change: Change, lease: Lease) -> None:
+        """In one round trip, which is the whole transaction."""
+        seen, incarnation = self._seen, self._incarnation
+        told, about = _told(change.events)
+        groups = {**at_once.parts_of(change, lease), "insert_event": told}
+        given = {
+            **{f"fence_{name}": value for name, value in holder(lease).items()},
+            **{f"insert_event_{name}": value for name, value in about.items()},
+            "seen_timeline": None if seen is None else seen.timeline,
+            "seen_wal": None if seen is None else seen.wal,
+            "seen_home": None if seen is None else seen.home,
+            "stall_for": self._work.stall,
+        }
+        statement, values = self._sql.for_groups(
+            at_once.NAME, {f"{part}_": rows for part, rows in groups.items()}, given
+        )
+        row = await self._work.commit_alone(statement.sql, values)
+        found = Whereabouts(None, row["found_timeline"], row["found_wal"], row["found_home"])
+        if row["verdict"] == at_once.LEASE_LOST:
+            raise LeaseLost(f"lease of {lease.lane} at epoch {lease.epoch} is not ours any more")
+        if row["verdict"] == at_once.COMMITS_LOST:
+            assert seen is not None
+            await self._raise_incarnation(found, incarnation, seen)
+            raise LeaseLost(LOST_COMMITS)
+        self._remember([found], incarnation)
 
     def _wake(self, *lanes: LaneKey) -> None:
         if self.wakes is not None:
@@ -221,7 +253,7 @@ class PostgresStore(SqlStore):
                 result = await self._run(connection, procedure, passed, first)
         except _Lost as loss:
             await self._raise_incarnation(loss.found, loss.incarnation, loss.seen)
-            raise LeaseLost("the store has lost commits; every lane is compared with its chain first") from None
+            raise LeaseLost(LOST_COMMITS) from None
         self._remember(passed, incarnation)
         return result
 
@@ -270,10 +302,8 @@ class PostgresStore(SqlStore):
             case Keys(alone):
                 return await self._take(connection, Ask("own_keys" if alone else "share_keys"))
             case Tell(events):
-                each = [rows.told_columns(event, fact_of(event)) for event in events]
-                repeats = any(columns["fact"] is not None for columns in each)
-                common = {"count": len(each), "repeats": repeats}
-                return await self._take(connection, AskForEach("insert_event", each, common))
+                each, about = _told(events)
+                return await self._take(connection, AskForEach("insert_event", each, about))
             case Number():
                 if (await self._take(connection, Ask("unnumbered"))).rows:
                     with suppress(Locked):  # somebody else is at it, or froze there: what has a position can be read
@@ -293,6 +323,12 @@ class PostgresStore(SqlStore):
             found = await connection.fetch(sql, *values)
             return Answer(found, len(found))
         return Answer(count=int((await connection.execute(sql, *values)).rpartition(" ")[2]))
+
+
+def _told(events: Sequence[Event]) -> tuple[list[Columns], Columns]:
+    """The rows of what is told at once, and what is to be known of them all."""
+    each: list[Columns] = [rows.told_columns(event, fact_of(event)) for event in events]
+    return each, {"count": len(each), "repeats": any(columns["fact"] is not None for columns in each)}
 
 
 class _Lost(Exception):

@@ -13,10 +13,11 @@ import asyncpg
 
 from nonchalant.errors import StoreUnavailable
 from nonchalant.installation import Installation
-from nonchalant.store import migrations
+from nonchalant.store import at_once, migrations, queries
 from nonchalant.store.connections import BEGINNINGS, LOST
 from nonchalant.store.migrations import Migration, Status
 from nonchalant.store.statements import in_schema
+from nonchalant.values import replace
 
 ANSWER_SECONDS = 10.0
 
@@ -43,7 +44,9 @@ async def _prepared(installation: Installation, store_id: str) -> bool:
 
 
 def known() -> Sequence[Migration]:
-    return migrations.known(migrations.folder_of("postgres"))
+    made = at_once.function(queries.load("postgres"))
+    found = migrations.known(migrations.folder_of("postgres"))
+    return [replace(step, script=step.script.replace(at_once.MARKER, made)) for step in found]
 
 
 async def status(installation: Installation, steps: Sequence[Migration] | None = None) -> Status:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from nonchalant.store import queries
+from nonchalant.store import at_once, queries
 from nonchalant.store.talk import Columns
 
 # What stands for the installation's schema in our SQL.
@@ -45,7 +45,8 @@ class Statements:
     """All of them, for one schema."""
 
     def __init__(self, schema: str) -> None:
-        self._texts: Mapping[str, str] = {name: in_schema(text, schema) for name, text in _texts().items()}
+        texts = {**_texts(), at_once.NAME: at_once.call(_texts())}
+        self._texts: Mapping[str, str] = {name: in_schema(text, schema) for name, text in texts.items()}
         self._known = {name: Statement.of(text) for name, text in self._texts.items()}
         self._narrowed: dict[tuple[str, frozenset[str]], Statement] = {}
         self._forms: dict[str, dict[frozenset[str], Statement]] = {name: {} for name in self._texts}
@@ -60,20 +61,39 @@ class Statements:
 
     def for_each(self, name: str, each: Sequence[Columns], common: Columns) -> tuple[Statement, list[Any]]:
         """The statement, with lists of what differs from row to row; what is common stays as it is."""
-        own = each[0].keys()
-        lists = {column: [columns[column] for columns in each] for column in self._known[name].names if column in own}
-        same = _same(lists) if len(each) >= WORTH_SHORTENING else frozenset[str]()
-        statement, shortened = self._form(name, same)
-        given = {**common, ROWS: len(each)} | {column: lists[column][0] for column in shortened}
+        return self.for_groups(name, {"": each}, common)
+
+    def for_groups(
+        self, name: str, groups: Mapping[str, Sequence[Columns]], common: Columns
+    ) -> tuple[Statement, list[Any]]:
+        """The same for several groups of rows at once; the names of a group's columns begin with its own."""
+        names = self._known[name].names
+        lists: dict[str, list[Any]] = {}
+        numbers: dict[str, str] = {}  # by column: what says how many rows there are
+        given: dict[str, Any] = {**common}
+        same = frozenset[str]()
+        for group, each in groups.items():
+            found = {
+                column: [columns[column.removeprefix(group)] for columns in each]
+                for column in names
+                if column.startswith(group) and column not in common
+            }
+            lists |= found
+            if len(each) >= WORTH_SHORTENING:
+                given[group + ROWS] = len(each)
+                numbers |= dict.fromkeys(found, group + ROWS)
+                same |= _same(found)
+        statement, shortened = self._form(name, same, numbers)
+        given |= {column: lists[column][0] for column in shortened}
         return statement, [
             _storable(given[column]) if column in given else _storables(lists[column]) for column in statement.names
         ]
 
-    def _form(self, name: str, same: frozenset[str]) -> tuple[Statement, frozenset[str]]:
+    def _form(self, name: str, same: frozenset[str], numbers: Mapping[str, str]) -> tuple[Statement, frozenset[str]]:
         """The one for which all that is the same is one value, or as much of it as some known form has."""
         forms = self._forms[name]
         if same not in forms and len(forms) < MOST_FORMS:
-            forms[same] = Statement.of(_shortened(self._texts[name], same))
+            forms[same] = Statement.of(_shortened(self._texts[name], {column: numbers[column] for column in same}))
         if same not in forms:
             same = max((known for known in forms if known <= same), key=len, default=frozenset())
         return forms.get(same, self._known[name]), same
@@ -84,12 +104,12 @@ def _same(lists: Mapping[str, list[Any]]) -> frozenset[str]:
     return frozenset(column for column, values in lists.items() if values.count(values[0]) == len(values))
 
 
-def _shortened(text: str, same: frozenset[str]) -> str:
-    """The query, with one value for each of these columns in place of a list."""
+def _shortened(text: str, same: Mapping[str, str]) -> str:
+    """The query, with one value for each of these columns in place of a list, and what says how often it is repeated."""
 
     def repeated(found: re.Match[str]) -> str:
         column, kind = found[1], found[2]
-        return f"array_fill(:{column}::{kind}, ARRAY[:{ROWS}::INT])" if column in same else found[0]
+        return f"array_fill(:{column}::{kind}, ARRAY[:{same[column]}::INT])" if column in same else found[0]
 
     return _LISTED.sub(repeated, text)
 
@@ -104,7 +124,7 @@ def _texts() -> Mapping[str, str]:
 
 
 def _storables(values: list[Any]) -> list[Any]:
-    if isinstance(values[0], (int, bytes)):  # and so are all of them
+    if not values or isinstance(values[0], (int, bytes)):  # and so are all of them
         return values
     try:
         strange = "\0" in "".join(values)

@@ -231,3 +231,7 @@ CREATE TABLE nonchalant.deliveries (
 
 CREATE INDEX deliveries_to_make ON nonchalant.deliveries (webhook_id, position) WHERE state = 'pending';
 CREATE INDEX deliveries_by_age ON nonchalant.deliveries (ended_at) WHERE ended_at IS NOT NULL;
+
+-- what owners commit --
+
+-- {the function commit_at_once}
