@@ -203,6 +203,7 @@ class Desk:
     answers: list[tuple[Hash, str, Answer]] = field(default_factory=list)  # from endpoints, not yet recorded
     sendings: dict[Hash, Sending] = field(default_factory=dict)
     taken: dict[Hash, Taken] = field(default_factory=dict)  # by a node: not told yet
+    told_taken_at: Millis = -1_000_000  # in ticks: when it was last told of any
     outlets: dict[str, Outlet] = field(default_factory=dict)
     gapped: dict[str, int] = field(default_factory=dict)  # endpoints that lack something below this nonce
     postponed: dict[TxId, Postponement] = field(default_factory=dict)

@@ -164,12 +164,19 @@ class Engine:
         await self.cluster.leave()
 
     def poke(self, lane: LaneKey) -> None:
-        """Something was accepted for this lane. A poke may be lost: the sweep finds the work all the same."""
+        """Something is wanted of this lane. A poke may be lost: the sweep finds the work all the same."""
+        desk = self.desks.get(lane)
+        if desk is not None:
+            desk.orders_due = True
+        self.feed(lane)
+
+    def feed(self, lane: LaneKey) -> None:
+        """Something was accepted for this lane, and nothing else: its owner need not read what people want of it."""
         desk = self.desks.get(lane)
         if desk is None:
             self._sweep_now.set()
         else:
-            desk.assign_due = desk.orders_due = True
+            desk.assign_due = True
             desk.wake.set()
         self.notifier.wake.set()
 

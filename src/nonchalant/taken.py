@@ -1,7 +1,8 @@
 """What nodes took, and the store was not told yet.
 
-No crash makes it matter: what was signed counts as sent in every later epoch. So where much is sent at once it waits for
-two seconds: a block may have it by then, and one write tells both. Of a few it is told at once.
+No crash makes it matter: what was signed counts as sent in every later epoch. So where much is sent it waits for two
+seconds: a block may have it by then, and one write tells both. Of a few it is told at once, if it was not a moment ago:
+where few come, and soon the next few, each such write would keep them waiting.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from nonchalant.values import replace
 from nonchalant.words import Hash, Millis, State
 
 FEW = 4
+A_MOMENT: Millis = 250
 LONGEST: Millis = 2_000
 
 
@@ -29,17 +31,20 @@ def note(desk: Desk, hash: Hash) -> None:
 
 def due(desk: Desk) -> list[Hash]:
     """What is to be told now: all of a few, else what no block had in time."""
-    if desk.leaving or len(desk.taken) <= FEW:
-        return list(desk.taken)
     now = desk.ticks()
+    if desk.leaving or (len(desk.taken) <= FEW and now >= desk.told_taken_at + A_MOMENT):
+        return list(desk.taken)
     # They are noted in the order of their time.
     return list(takewhile(lambda hash: desk.taken[hash].told_after <= now, desk.taken))
 
 
 def due_in(desk: Desk) -> float:
     """How long the lane may sleep, in seconds, before something is to be told."""
-    first = next(iter(desk.taken.values()), None)
-    return math.inf if first is None else max(0, first.told_after - desk.ticks()) / 1000
+    if not desk.taken:
+        return math.inf
+    first = next(iter(desk.taken.values())).told_after
+    at = min(first, desk.told_taken_at + A_MOMENT) if len(desk.taken) <= FEW else first
+    return max(0, at - desk.ticks()) / 1000
 
 
 def slots(desk: Desk, hashes: Iterable[Hash]) -> list[Slot]:
@@ -54,6 +59,7 @@ def told(desk: Desk) -> None:
     left = {hash: one for hash, one in desk.taken.items() if desk.lane.nonce_of(hash) is not None}
     overdue = {hash: Taken(one.at, again) for hash, one in left.items() if one.told_after <= desk.ticks()}
     desk.taken = {hash: one for hash, one in left.items() if hash not in overdue} | overdue
+    desk.told_taken_at = desk.ticks()
 
 
 def tell(desk: Desk, work: Work, slot: Slot) -> None:

@@ -140,10 +140,10 @@ class Rig(Records):
             entropy=entropy,
             adviser=None if self.setting.hook is None else self._adviser(self.setting.hook),
         )
-        bell = Doorbell(gate, self.loop, self._chance)
-        bell.ring = engine.poke
+        fed, bell = Doorbell(gate, self.loop, self._chance), Doorbell(gate, self.loop, self._chance)
+        fed.ring, bell.ring = engine.feed, engine.poke
         limits = dict.fromkeys(self.setting.lanes, self.setting.queue_limit)
-        intake = Intake(store, clock, limits=limits, arrived=bell)
+        intake = Intake(store, clock, limits=limits, arrived=fed)
         life = Life(name, gate, clock, engine, store, intake, Asking(store, clock, entropy, arrived=bell))
         self.nodes.append(life)
         await engine.start()

@@ -37,6 +37,19 @@ async def test_of_a_few_it_is_told_at_once(rig: Rig) -> None:
 
 
 @staged()
+async def test_of_the_next_few_it_is_told_a_moment_later(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(taken, "A_MOMENT", 3_000)
+    await rig.reaches(await rig.submit("first"), State.SENT)
+    second = await rig.submit("second")
+    while len(rig.arrivals) < 2 * len(rig.endpoints):
+        await rig.advance(0.01)
+    await rig.advance(0.5)
+    assert await rig.state(second) is State.SIGNED
+    await rig.advance(3.0)
+    assert await rig.state(second) is State.SENT
+
+
+@staged()
 async def test_of_many_one_write_tells_that_a_node_took_them_and_a_block_has_them(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -352,9 +352,9 @@ class World:
             entropy=entropy,
             adviser=self._counsel.adviser(gate, self.loop, self._io) if self._counsel else None,
         )
-        bell = Doorbell(gate, self.loop, self._io)
-        bell.ring = engine.poke
-        intake = Intake(gated, clock, limits=self._queue_limits, arrived=bell)
+        fed, bell = Doorbell(gate, self.loop, self._io), Doorbell(gate, self.loop, self._io)
+        fed.ring, bell.ring = engine.feed, engine.poke
+        intake = Intake(gated, clock, limits=self._queue_limits, arrived=fed)
         life = Life(name, gate, clock, engine, gated, intake, Asking(gated, clock, entropy, arrived=bell))
         self._lives[name] = life
         return life
