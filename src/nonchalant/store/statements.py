@@ -50,6 +50,7 @@ class Statements:
         self._known = {name: Statement.of(text) for name, text in self._texts.items()}
         self._narrowed: dict[tuple[str, frozenset[str]], Statement] = {}
         self._forms: dict[str, dict[frozenset[str], Statement]] = {name: {} for name in self._texts}
+        self._columns: dict[tuple[str, str], Sequence[tuple[str, str]]] = {}
 
     def __getitem__(self, name: str) -> Statement:
         return self._known[name]
@@ -67,16 +68,15 @@ class Statements:
         self, name: str, groups: Mapping[str, Sequence[Columns]], common: Columns
     ) -> tuple[Statement, list[Any]]:
         """The same for several groups of rows at once; the names of a group's columns begin with its own."""
-        names = self._known[name].names
         lists: dict[str, list[Any]] = {}
         numbers: dict[str, str] = {}  # by column: what says how many rows there are
         given: dict[str, Any] = {**common}
         same = frozenset[str]()
         for group, each in groups.items():
             found = {
-                column: [columns[column.removeprefix(group)] for columns in each]
-                for column in names
-                if column.startswith(group) and column not in common
+                column: [columns[bare] for columns in each]
+                for column, bare in self._columns_of(name, group)
+                if column not in common
             }
             lists |= found
             if len(each) >= WORTH_SHORTENING:
@@ -88,6 +88,14 @@ class Statements:
         return statement, [
             _storable(given[column]) if column in given else _storables(lists[column]) for column in statement.names
         ]
+
+    def _columns_of(self, name: str, group: str) -> Sequence[tuple[str, str]]:
+        """The columns of a group, as the statement calls them and as the group itself does."""
+        if (name, group) not in self._columns:
+            self._columns[name, group] = [
+                (column, column.removeprefix(group)) for column in self._known[name].names if column.startswith(group)
+            ]
+        return self._columns[name, group]
 
     def _form(self, name: str, same: frozenset[str], numbers: Mapping[str, str]) -> tuple[Statement, frozenset[str]]:
         """The one for which all that is the same is one value, or as much of it as some known form has."""
