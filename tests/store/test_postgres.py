@@ -88,6 +88,7 @@ async def test_a_node_goes_on_after_the_server_was_restarted(caplog: pytest.LogC
             await store.declare([LANE])
             await accept(store, "before")
             cluster.stop()
+            await asyncio.sleep(0.1)  # until the driver has seen that its connections are gone
             with pytest.raises(StoreUnavailable):
                 await store.accept([a_request("meanwhile")], limits=LIMITS)
             with pytest.raises(StoreUnavailable, match="Connect call failed"):

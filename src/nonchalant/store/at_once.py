@@ -1,23 +1,24 @@
-"""An owner's ordinary commit as one function of the server: one round trip where there were nine.
+"""What is ordinary as one function of the server: a commit of an owner, an acceptance. One round trip where there were nine.
 
-A lane that sends a few at a time spends most of its time on the way to the database and back. The statements are those of
-`queries.sql`, in the order of `owning.commit`; whatever is not ordinary goes that way.
+Whoever sends a few at a time spends most of the time on the way to the database and back. The statements are those of
+`queries.sql`, in the order of `owning.commit` and `accepting.accept`; whatever is not ordinary goes that way.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from nonchalant.model import Change, Lease
+from nonchalant.model import Change, Lease, Request
 from nonchalant.store import rows
 from nonchalant.store.talk import Columns
 
-# What stands in a migration for the function, made of the queries as they are now. Who changes one of those writes a
+# What stands in a migration for the functions, made of the queries as they are now. Who changes one of those writes a
 # migration that has this line again.
-MARKER: Final = "-- {the function commit_at_once}\n"
-NAME: Final = "commit_at_once"
+MARKER: Final = "-- {the functions of what is done at once}\n"
+COMMIT: Final = "commit_at_once"
+ACCEPT: Final = "accept_at_once"
 
 # In the order in which they are carried out. After the slots comes the lane: what a change settles is still above the bound
 # that it may raise.
@@ -31,14 +32,23 @@ PARTS: Final = (
     "insert_event",
 )
 
-# The verdicts of the function.
+# The verdicts.
 DONE: Final = "done"
+NOT_ORDINARY: Final = "not_ordinary"
 LEASE_LOST: Final = "lease_lost"
 COMMITS_LOST: Final = "commits_lost"
 
 _FENCE: Final = {"chain_id": "BIGINT", "address": "TEXT", "owner": "TEXT", "epoch": "BIGINT"}
 _SEEN: Final = {"timeline": "BIGINT", "wal": "BIGINT", "home": "BIGINT"}
 _OF_EVENTS: Final = {"count": "BIGINT", "repeats": "BOOLEAN"}
+_OF_LANES: Final = {"chain_id": "BIGINT[]", "address": "TEXT[]"}
+
+# As for every other transaction: see `connections`.
+_BY_KEYS: Final = "SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off SET jit = off"
+_PREPARED: Final = """    PERFORM set_config('lock_timeout', stall_for, TRUE);
+    IF current_setting('synchronous_commit') = 'off' THEN
+        PERFORM set_config('synchronous_commit', 'local', TRUE);
+    END IF;"""
 _LISTED: Final = re.compile(r"(?<!:):(\w+)::(\w+\[\])")
 _VALUE: Final = re.compile(r"(?<!:):(\w+)")
 
@@ -61,31 +71,89 @@ def parts_of(change: Change, lease: Lease) -> dict[str, list[Columns]]:
     }
 
 
-def call(texts: Mapping[str, str]) -> str:
-    """The statement that calls it."""
-    given = ", ".join(f":{name}::{kind}" for name, kind in _arguments(texts))
-    return f"SELECT * FROM nonchalant.{NAME}({given})"  # noqa: S608 - of names in our own SQL
+def are_ordinary(requests: Sequence[Request]) -> bool:
+    """Whether nothing but a known id or key can be in their way."""
+    keys = [(request.tenant, request.idempotency_key) for request in requests if request.idempotency_key is not None]
+    return (
+        bool(requests)
+        and all(request.asked_nonce is None and request.valid_until is None for request in requests)
+        and len({request.id for request in requests}) == len(requests)
+        and len(set(keys)) == len(keys)
+    )
 
 
-def function(texts: Mapping[str, str]) -> str:
-    """The one that a migration makes."""
+def calls(texts: Mapping[str, str]) -> dict[str, str]:
+    """The statements that call them."""
+    arguments = {COMMIT: _arguments(texts), ACCEPT: _arguments_of_acceptance(texts)}
+    return {name: _call(name, dict(given)) for name, given in arguments.items()}
+
+
+def _call(name: str, arguments: Mapping[str, str]) -> str:
+    given = ", ".join(f":{argument}::{kind}" for argument, kind in arguments.items())
+    return f"SELECT * FROM nonchalant.{name}({given})"  # noqa: S608 - of names in our own SQL
+
+
+def functions(texts: Mapping[str, str]) -> str:
+    """What a migration makes."""
+    return _function_of_commits(texts) + "\n" + _function_of_acceptance(texts)
+
+
+def _function_of_acceptance(texts: Mapping[str, str]) -> str:
+    """All of them, or none: one that is known already, or a lane that takes nothing, is no ordinary case."""
+    given = ", ".join(f"{name} {kind}" for name, kind in _arguments_of_acceptance(texts))
+    query = texts["insert_transaction"].rstrip().removesuffix(";")
+    columns = {**_columns("insert_transaction", query), "at": "BIGINT"}
+    inserted = _named(query, "insert_transaction_", columns).replace("insert_transaction_at", "found_at")
+    return f"""CREATE FUNCTION nonchalant.{ACCEPT}(
+    {given}, OUT verdict TEXT, OUT found_at BIGINT, OUT ids TEXT[], OUT places BIGINT[]
+) LANGUAGE plpgsql
+{_BY_KEYS}
+AS $$
+#variable_conflict use_column
+DECLARE
+    new_telling BIGINT;
+BEGIN
+{_PREPARED}
+    SELECT now INTO found_at FROM ({texts["share_keys"].rstrip().removesuffix(";")}) AS shared;
+    IF found_at NOT BETWEEN counted_at AND counted_at + believed_for - 1 OR EXISTS (
+        SELECT 1 FROM unnest(lane_chain_id, lane_address) AS lane (chain_id, address)
+        JOIN nonchalant.controls AS c ON c.chain_id = lane.chain_id AND c.address = lane.address
+        WHERE c.mode = 'draining'
+    ) THEN
+        verdict := '{NOT_ORDINARY}';
+        RETURN;
+    END IF;
+    WITH inserted AS ({inserted})
+    SELECT array_agg(id), array_agg(place) INTO ids, places FROM inserted;
+    IF ids IS NULL OR cardinality(ids) <> cardinality(insert_transaction_id) THEN
+        RAISE EXCEPTION 'one of them is known already' USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    INSERT INTO nonchalant.tellings (events, repeats) VALUES (cardinality(ids), FALSE) RETURNING telling INTO new_telling;
+    INSERT INTO nonchalant.told_events (told, kind, chain_id, address, tx_id, at, data)
+    SELECT new_telling << 20 | n - 1, 'tx.accepted', chain_id, address, id, found_at, '{{}}'
+    FROM unnest(insert_transaction_id, insert_transaction_chain_id, insert_transaction_address)
+        WITH ORDINALITY AS accepted (id, chain_id, address, n)
+    ORDER BY n;
+    verdict := '{DONE}';
+END $$;
+"""  # noqa: S608 - of our own SQL
+
+
+def _function_of_commits(texts: Mapping[str, str]) -> str:
     given = ", ".join(f"{name} {kind}" for name, kind in _arguments(texts))
     steps = "\n".join(_step(part, texts[part].rstrip().removesuffix(";")) for part in PARTS)
     fence = _named(texts["fence"].rstrip().removesuffix(";"), "fence_", _FENCE)
-    return f"""CREATE FUNCTION nonchalant.{NAME}(
+    return f"""CREATE FUNCTION nonchalant.{COMMIT}(
     {given}, OUT verdict TEXT, OUT found_timeline BIGINT, OUT found_wal BIGINT, OUT found_home BIGINT
 ) LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off SET jit = off
+{_BY_KEYS}
 AS $$
 #variable_conflict use_column
 DECLARE
     fenced RECORD;
     written BIGINT;
 BEGIN
-    PERFORM set_config('lock_timeout', stall_for, TRUE);
-    IF current_setting('synchronous_commit') = 'off' THEN
-        PERFORM set_config('synchronous_commit', 'local', TRUE);
-    END IF;
+{_PREPARED}
     FOR fenced IN {fence} LOOP
         found_timeline := fenced.timeline;
         found_wal := fenced.wal;
@@ -137,6 +205,13 @@ def _columns(part: str, query: str) -> dict[str, str]:
     found = dict(_LISTED.findall(query))
     assert found, part
     return found
+
+
+def _arguments_of_acceptance(texts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    yield from ((f"lane_{name}", kind) for name, kind in _OF_LANES.items())
+    yield from {"counted_at": "BIGINT", "believed_for": "BIGINT", "stall_for": "TEXT"}.items()
+    columns = _columns("insert_transaction", texts["insert_transaction"])
+    yield from ((f"insert_transaction_{name}", kind) for name, kind in columns.items())
 
 
 def _arguments(texts: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -47,6 +47,7 @@ class Connections:
     def __init__(self, pool: asyncpg.Pool, stall_seconds: float) -> None:
         self.pool = pool
         self.stall = _stall(stall_seconds)
+        self.patience = _stall(max(stall_seconds, STALL_SECONDS))  # of what locks no lease
         self._begin = _beginning(stall_seconds)
         self._begin_unhurried = _beginning(max(stall_seconds, STALL_SECONDS))
 

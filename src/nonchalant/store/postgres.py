@@ -6,6 +6,7 @@ statements themselves. Nothing is kept in a session, so a pooler may give every 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Any, TypeVar
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 import asyncpg
 import structlog
 
-from nonchalant.errors import BadSettings, CommitUnknown, LeaseLost, StoreUnavailable
+from nonchalant.errors import BadSettings, CommitUnknown, LeaseLost, RowMoved, StoreUnavailable
 from nonchalant.history import fact_of
 from nonchalant.installation import Installation
 from nonchalant.model import Change, Control, Event, Lease, Request, Stranger, Transaction
@@ -21,6 +22,7 @@ from nonchalant.ports import Acceptance, Entropy, Wished
 from nonchalant.store import at_once, owning, postgres_schema, rows
 from nonchalant.store.connections import BEGINNINGS, STALL_SECONDS, Connections, Locked, refusals
 from nonchalant.store.contract import SqlStore
+from nonchalant.store.room import BELIEVED
 from nonchalant.store.statements import Statements
 from nonchalant.store.talk import (
     Answer,
@@ -109,9 +111,43 @@ class PostgresStore(SqlStore):
     # what others are waiting for
 
     async def accept(self, requests: Sequence[Request], *, limits: Mapping[LaneKey, int]) -> Sequence[Acceptance]:
-        answers = await super().accept(requests, limits=limits)
+        answers = await self._accept_at_once(requests, limits) or await super().accept(requests, limits=limits)
         self._wake(*{answer.lane for answer in answers if isinstance(answer, Transaction)})
         return answers
+
+    async def accept_together(
+        self, requests: Sequence[Request], *, limits: Mapping[LaneKey, int]
+    ) -> Sequence[Acceptance]:
+        answers = await self._accept_at_once(requests, limits)
+        answers = answers or await super().accept_together(requests, limits=limits)
+        self._wake(*{answer.lane for answer in answers if isinstance(answer, Transaction)})
+        return answers
+
+    async def _accept_at_once(
+        self, requests: Sequence[Request], limits: Mapping[LaneKey, int]
+    ) -> Sequence[Acceptance] | None:
+        """All of them, in one round trip, which is the whole transaction. None: it is no ordinary case, and nothing was
+        accepted."""
+        if not at_once.are_ordinary(requests):
+            return None
+        wanted = Counter(request.lane for request in requests)
+        counted_at = self._room.ample_since(wanted, limits)
+        if counted_at is None:
+            return None
+        given = {"counted_at": counted_at, "believed_for": BELIEVED, "stall_for": self._work.patience}
+        groups: dict[str, Sequence[Columns]] = {
+            "lane_": [lane._asdict() for lane in sorted(wanted)],
+            "insert_transaction_": [{"n": n, **rows.request_columns(request)} for n, request in enumerate(requests)],
+        }
+        statement, values = self._sql.for_groups(at_once.ACCEPT, groups, given)
+        try:
+            row = await self._work.commit_alone(statement.sql, values)
+        except RowMoved:
+            return None
+        if row["verdict"] != at_once.DONE:
+            return None
+        places = dict(zip(row["ids"], row["places"], strict=True))
+        return [rows.accepted(request, places[request.id], row["found_at"]) for request in requests]
 
     async def alter_queued(self, tx: Transaction, events: Sequence[Event], twin: Stranger | None = None) -> None:
         await super().alter_queued(tx, events, twin)
@@ -149,7 +185,7 @@ class PostgresStore(SqlStore):
             "stall_for": self._work.stall,
         }
         statement, values = self._sql.for_groups(
-            at_once.NAME, {f"{part}_": rows for part, rows in groups.items()}, given
+            at_once.COMMIT, {f"{part}_": rows for part, rows in groups.items()}, given
         )
         row = await self._work.commit_alone(statement.sql, values)
         found = Whereabouts(None, row["found_timeline"], row["found_wal"], row["found_home"])

@@ -44,7 +44,7 @@ async def _prepared(installation: Installation, store_id: str) -> bool:
 
 
 def known() -> Sequence[Migration]:
-    made = at_once.function(queries.load("postgres"))
+    made = at_once.functions(queries.load("postgres"))
     found = migrations.known(migrations.folder_of("postgres"))
     return [replace(step, script=step.script.replace(at_once.MARKER, made)) for step in found]
 

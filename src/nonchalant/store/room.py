@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nonchalant.words import LaneKey, Millis
@@ -36,6 +37,20 @@ class KnownRoom:
             return False
         known.taken += wanted
         return True
+
+    def ample_since(self, wanted: Mapping[LaneKey, int], limits: Mapping[LaneKey, int]) -> Millis | None:
+        """When the room was counted in which all of these fit, if it was not too long ago; then they are taken."""
+        known = {lane: self._lanes.get(lane) for lane in wanted}
+        ample = {
+            lane: one
+            for lane, one in known.items()
+            if one is not None and one.limit == limits[lane] and (one.taken + wanted[lane]) * SHARES <= one.room
+        }
+        if len(ample) < len(wanted):
+            return None
+        for lane, one in ample.items():
+            one.taken += wanted[lane]
+        return min(one.at for one in ample.values())
 
     def counted(self, lane: LaneKey, limit: int, depth: int, wanted: int, at: Millis) -> None:
         """How many waited before so many were to come."""

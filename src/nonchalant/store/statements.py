@@ -45,7 +45,7 @@ class Statements:
     """All of them, for one schema."""
 
     def __init__(self, schema: str) -> None:
-        texts = {**_texts(), at_once.NAME: at_once.call(_texts())}
+        texts = {**_texts(), **at_once.calls(_texts())}
         self._texts: Mapping[str, str] = {name: in_schema(text, schema) for name, text in texts.items()}
         self._known = {name: Statement.of(text) for name, text in self._texts.items()}
         self._narrowed: dict[tuple[str, frozenset[str]], Statement] = {}

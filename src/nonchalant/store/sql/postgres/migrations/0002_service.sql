@@ -232,6 +232,6 @@ CREATE TABLE nonchalant.deliveries (
 CREATE INDEX deliveries_to_make ON nonchalant.deliveries (webhook_id, position) WHERE state = 'pending';
 CREATE INDEX deliveries_by_age ON nonchalant.deliveries (ended_at) WHERE ended_at IS NOT NULL;
 
--- what owners commit --
+-- what is ordinary --
 
--- {the function commit_at_once}
+-- {the functions of what is done at once}
