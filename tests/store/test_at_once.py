@@ -89,7 +89,7 @@ async def test_one_row_that_moved_undoes_all_of_the_commit(store: PostgresStore,
     lease = await take(store)
     txs = await accept(store, *(f"tx{number}" for number in range(rows)))
     await sql(store, "UPDATE transactions SET version = version + 1 WHERE id = ?", txs[-1].id)
-    with pytest.raises(RowMoved, match="update_transaction: one of them"):
+    with pytest.raises(RowMoved, match=r"update_transaction: (one of )?tx"):
         await assign(store, lease, *((tx, number) for number, tx in enumerate(txs)))
     assert {row[0] for row in await sql(store, "SELECT state FROM transactions")} == {"queued"}
     assert await sql(store, "SELECT 1 FROM slots") == []

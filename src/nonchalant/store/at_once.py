@@ -180,7 +180,8 @@ def _step(part: str, query: str) -> str:
     check = f"""
         GET DIAGNOSTICS written = ROW_COUNT;
         IF written <> cardinality({part}_{first}) THEN
-            RAISE EXCEPTION '{part}: one of them is not as it was read'
+            RAISE EXCEPTION '{part}: % is not as it was read',
+                CASE WHEN cardinality({part}_{first}) > 1 THEN 'one of ' ELSE '' END || array_to_string({part}_{first}, ', ')
                 USING ERRCODE = 'integrity_constraint_violation';
         END IF;"""
     return f"""    IF cardinality({part}_{first}) > 0 THEN
