@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import shutil
@@ -172,6 +173,7 @@ def _program() -> str:
 
 def _run(node: Coroutine[object, object, None]) -> None:
     os.umask(0o077)  # databases and keys are nobody else's
+    gc.freeze()  # what is here now stays to the end: no collection has to look through it again
     uvloop.run(node)
     # All is closed. Python would take itself apart now, which on a busy machine takes longer than all that came before,
     # and would wait for any thread that somebody's hook has left behind.
