@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
@@ -75,7 +75,9 @@ class Service:
         self.observatory.under_way = lambda: self.under_way
         # Who must have a key may call us what he likes: a page that was led here by a name has none to send.
         self.hosts = None if node.settings.auth == "keys" else _own_names(node)
-        self.paths = _by_path(ROUTES)
+        paths = _by_path(ROUTES)
+        self.named = {path: routes for path, routes in paths.items() if not any(map(_is_variable, path))}
+        self.patterns = [(path, routes) for path, routes in paths.items() if path not in self.named]
 
     def close(self) -> None:
         """Let waiting calls answer now, and be not ready."""
@@ -91,7 +93,8 @@ class Service:
         try:
             answer = await self._answer(call)
             self._count(call, answer, self.observatory.seconds() - began)
-            await answer.send(self._timely(call, send))
+            if not (isinstance(answer, Answer) and call.answered(answer)):
+                await answer.send(self._timely(call, send))
         except Gone:
             return
         finally:
@@ -155,13 +158,22 @@ class Service:
     def _find(self, method: str, path: bytes) -> tuple[Route, Sequence[str]]:
         method = "GET" if method == "HEAD" else method
         # Before what is escaped in it is read: a slash in an id is part of the id.
-        asked = [unquote(part) for part in path.decode("latin-1").split("/")]
-        for pattern, routes in self.paths:
+        asked = tuple(path.decode("latin-1").split("/"))
+        if b"%" in path:
+            asked = tuple(map(unquote, asked))
+        routes, parts = self._at(asked)
+        if method not in routes:
+            raise WrongMethod(list(routes))
+        return routes[method], parts
+
+    def _at(self, asked: tuple[str, ...]) -> tuple[Mapping[str, Route], Sequence[str]]:
+        """The calls at a path, by their methods; what has a name of its own goes before what stands for any."""
+        if asked in self.named:
+            return self.named[asked], ()
+        for pattern, routes in self.patterns:
             parts = _match(pattern, asked)
             if parts is not None:
-                if method not in routes:
-                    raise WrongMethod(list(routes))
-                return routes[method], parts
+                return routes, parts
         raise NoSuchPath
 
     def _check_host(self, call: Call) -> None:
@@ -174,25 +186,29 @@ class Service:
             raise WrongHost
 
 
-def _by_path(routes: Sequence[Route]) -> list[tuple[list[str], dict[str, Route]]]:
-    """The calls at each path, by their methods; what has a name of its own goes before what stands for any."""
-    found: dict[str, dict[str, Route]] = {}
+def _by_path(routes: Sequence[Route]) -> dict[tuple[str, ...], dict[str, Route]]:
+    """The calls at each path, by their methods; those with fewer variable parts first."""
+    found: dict[tuple[str, ...], dict[str, Route]] = {}
     for route in sorted(routes, key=lambda route: route.path.count("{")):
-        found.setdefault(route.path, {})[route.method] = route
-    return [(path.split("/"), methods) for path, methods in found.items()]
+        found.setdefault(tuple(route.path.split("/")), {})[route.method] = route
+    return found
+
+
+def _is_variable(part: str) -> bool:
+    return part.startswith("{")
 
 
 def _own_names(node: Node) -> frozenset[str]:
     return frozenset({"localhost", "127.0.0.1", "[::1]", str(node.settings.listen).rpartition(":")[0]})
 
 
-def _match(pattern: list[str], asked: list[str]) -> list[str] | None:
+def _match(pattern: Sequence[str], asked: Sequence[str]) -> list[str] | None:
     """The variable parts; None: another path."""
     if len(pattern) != len(asked):
         return None
     parts = []
     for expected, found in zip(pattern, asked, strict=True):
-        if expected.startswith("{"):
+        if _is_variable(expected):
             if not found:
                 return None
             parts.append(found)
