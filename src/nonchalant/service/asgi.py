@@ -19,6 +19,7 @@ from nonchalant.service.front import Front, Node, Route
 from nonchalant.service.gate import gate_of
 from nonchalant.service.http import PROBLEM_JSON, Answer, Call, Gone, Receive, Scope, Send, Streaming
 from nonchalant.service.lanes import named_lane
+from nonchalant.service.lookup import Lookup
 from nonchalant.service.problems import (
     Busy,
     NoSuchPath,
@@ -67,6 +68,8 @@ class Service:
         self.front = Front(
             node,
             gate_of(node.settings.auth, node.store),
+            # As the store has it by then: tests put something else in its place.
+            Lookup(lambda tx_ids: node.store.attempts(tx_ids), "attempts.unreadable"),  # noqa: PLW0108
             most_waiting=self.limits.waiting,
             most_streams=self.limits.streams,
         )
