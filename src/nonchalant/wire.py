@@ -72,6 +72,8 @@ MAX_ABI: Final = 64 * 1024  # as JSON, of its errors alone
 MAX_DEPTH: Final = 16
 MAX_PAGE: Final = 500
 
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
+
 
 def parse_request(
     body: bytes | Mapping[str, object],
@@ -495,7 +497,7 @@ def _body_hash(
         metadata,
         *([said] if said else []),
     )
-    return hashlib.sha256(msgspec.json.encode(meaning, order="sorted")).hexdigest()
+    return hashlib.sha256(_encode_sorted(meaning)).hexdigest()
 
 
 def _holder(text: str) -> str:

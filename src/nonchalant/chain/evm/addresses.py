@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Final
 
 from nonchalant.chain.evm.keccak import keccak
 from nonchalant.model import Address
+
+_KEPT: Final = re.compile(r"0x[0-9a-f]{40}")
 
 # What makes a letter of ASCII a capital, where there is one to make: in the place of each letter among hex digits, and of
 # each hex digit above 7.
@@ -35,6 +38,8 @@ def normalise_address(text: str) -> Address:
 
     One case throughout is taken as it is; mixed case claims a checksum, and must then have the right one.
     """
+    if _KEPT.fullmatch(text):
+        return text
     if not text.startswith("0x"):
         raise ValueError("an address starts with 0x")
     if len(text) != 42:
