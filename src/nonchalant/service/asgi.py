@@ -12,6 +12,7 @@ import structlog
 from structlog.contextvars import bind_contextvars
 
 from nonchalant.errors import CommitUnknown, Forbidden, NonchalantError, ShuttingDown
+from nonchalant.model import Attempt, TxId
 from nonchalant.observing.catalogue import OTHER
 from nonchalant.service import http
 from nonchalant.service.auditing import carry_out
@@ -68,8 +69,7 @@ class Service:
         self.front = Front(
             node,
             gate_of(node.settings.auth, node.store),
-            # As the store has it by then: tests put something else in its place.
-            Lookup(lambda tx_ids: node.store.attempts(tx_ids), "attempts.unreadable"),  # noqa: PLW0108
+            Lookup(self._attempts),
             most_waiting=self.limits.waiting,
             most_streams=self.limits.streams,
         )
@@ -81,6 +81,9 @@ class Service:
         paths = _by_path(ROUTES)
         self.named = {path: routes for path, routes in paths.items() if not any(map(_is_variable, path))}
         self.patterns = [(path, routes) for path, routes in paths.items() if path not in self.named]
+
+    async def _attempts(self, tx_ids: Sequence[TxId]) -> Mapping[TxId, Sequence[Attempt]]:
+        return await self.front.node.store.attempts(tx_ids)
 
     def close(self) -> None:
         """Let waiting calls answer now, and be not ready."""

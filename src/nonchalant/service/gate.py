@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -17,7 +18,8 @@ import structlog
 from nonchalant import keys
 from nonchalant.access import ANYBODY, Caller
 from nonchalant.config import Auth
-from nonchalant.keys import KeyId, Written
+from nonchalant.errors import NonchalantError
+from nonchalant.keys import KeyId, Live, Written
 from nonchalant.ports import Store
 from nonchalant.service.http import Call
 from nonchalant.service.lookup import Lookup
@@ -57,8 +59,8 @@ class OpenGate:
 
 class KeyGate:
     def __init__(self, store: Store) -> None:
-        # As the store has it by then: tests put something else in its place.
-        self._lookup = Lookup(lambda ids: store.live_keys(ids), "keys.unreadable")  # noqa: PLW0108
+        self._store = store
+        self._lookup = Lookup(self._live_keys)
         self._rates = Rates()
         self._refusals = Refusals()
 
@@ -76,6 +78,15 @@ class KeyGate:
             self._refusals.count(call, None if written is None else written.id)
             raise Unauthorized
         return caller
+
+    async def _live_keys(self, ids: Sequence[KeyId]) -> Mapping[KeyId, Live]:
+        try:
+            return await self._store.live_keys(ids)
+        except NonchalantError:
+            raise
+        except Exception:  # whatever it is, nobody is let in by it
+            log.exception("keys.unreadable")
+            raise
 
     def charge(self, caller: Caller, calls: int) -> None:
         wait = self._rates.take(caller, asyncio.get_running_loop().time(), calls)

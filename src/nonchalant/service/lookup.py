@@ -7,12 +7,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
-import structlog
-
-from nonchalant.errors import NonchalantError
-
-log = structlog.get_logger()
-
 V = TypeVar("V")
 
 # Names that one look asks for.
@@ -20,11 +14,10 @@ AT_ONCE: Final = 500
 
 
 class Lookup(Generic[V]):
-    """Finds what `look` finds by its name. `unreadable` is what the log calls a look that failed as none should."""
+    """Finds what `look` finds by its name."""
 
-    def __init__(self, look: Callable[[Sequence[str]], Awaitable[Mapping[str, V]]], unreadable: str) -> None:
+    def __init__(self, look: Callable[[Sequence[str]], Awaitable[Mapping[str, V]]]) -> None:
         self._look = look
-        self._unreadable = unreadable
         self._waiting: list[tuple[str, asyncio.Future[V | None]]] = []
         self._looking: asyncio.Task[None] | None = None
 
@@ -52,9 +45,7 @@ class Lookup(Generic[V]):
         trouble: Exception | None = None
         try:
             found = await self._look(names)
-        except Exception as error:  # whatever it is, callers wait for an answer, and nobody is let in by it
-            if not isinstance(error, NonchalantError):
-                log.exception(self._unreadable)
+        except Exception as error:  # noqa: BLE001 - whatever it is, callers wait for an answer
             trouble = error
         for name, future in asked:
             if future.done():
