@@ -16,6 +16,8 @@ from nonchalant.words import Address, Hash, Millis, Wei
 LARGEST_NUMBER: Final = 2**63 - 1  # what a database column holds
 LAST_SECOND: Final = 253_402_300_799  # of the year 9999: later times cannot be written
 
+_DECIMAL: Final = re.compile(r"[0-9]{1,100}")
+_HEX: Final = re.compile(r"0x[0-9a-fA-F]{1,100}")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _RFC_3339: Final = r"[0-9]{4}-[0-9][0-9]-[0-9][0-9][Tt ][0-9][0-9]:[0-9][0-9]:[0-9][0-9](\.[0-9]{1,9})?([Zz]|[+-][0-9][0-9]:[0-9][0-9])"
 
@@ -37,9 +39,9 @@ def parse_amount(value: Number, field: str) -> Wei:
 
 
 def _written(text: str) -> int | None:
-    if re.fullmatch(r"[0-9]{1,100}", text):
+    if _DECIMAL.fullmatch(text):
         return int(text)
-    return int(text, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,100}", text) else None
+    return int(text, 16) if _HEX.fullmatch(text) else None
 
 
 def parse_moment(value: Moment, field: str) -> Millis:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -256,6 +257,8 @@ def _repeats(event: Event) -> dict[str, object]:
     return {} if event.since is None else {"times": event.times, "since": show_time(event.since)}
 
 
+# All that is committed together has one time.
+@lru_cache(maxsize=1024)
 def show_time(at: Millis) -> str:
     return (_EPOCH + timedelta(milliseconds=at)).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 

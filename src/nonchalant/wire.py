@@ -73,6 +73,8 @@ MAX_ABI: Final = 64 * 1024  # as JSON, of its errors alone
 MAX_DEPTH: Final = 16
 MAX_PAGE: Final = 500
 
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
+
 
 def parse_request(
     body: bytes | Mapping[str, object],
@@ -107,16 +109,17 @@ def parse_batch(
             f"there are {len(given)}, and at most {MOST_TOGETHER} are accepted together", field="transactions"
         )
     key = None if idempotency_key is None else parse_idempotency_key(idempotency_key)
+    ids = [new_id() for _ in given]
+    batch = "batch_" + ids[0].removeprefix("tx_")
     requests = []
     for number, one in enumerate(given):
         try:
-            request = _request(one, tx_id=new_id(), settings=settings, lanes=lanes, caller=caller)
+            request = _request(one, tx_id=ids[number], settings=settings, lanes=lanes, caller=caller, batch=batch)
         except BadRequest as problem:
             raise type(problem)(problem.bare, field=within_batch(number, problem.field)) from None
         requests.append(request)
-    batch = "batch_" + requests[0].id.removeprefix("tx_")
     together = hashlib.sha256(" ".join(request.body_hash for request in requests).encode()).hexdigest()
-    first, *others = (replace(request, batch=batch) for request in requests)
+    first, *others = requests
     return [replace(first, idempotency_key=key, body_hash=f"batch {together}"), *others]
 
 
@@ -149,6 +152,7 @@ def _request(
     settings: Settings,
     lanes: Mapping[LaneKey, AccountSettings],
     caller: Caller,
+    batch: str | None = None,
 ) -> Request:
     chain = _chain(given.chain_id, settings)
     lane = LaneKey(chain.id, parse_address(given.sender, "from"))
@@ -181,6 +185,7 @@ def _request(
         tenant=caller.tenant,
         body_hash=_body_hash(lane, payload, asked, given, valid_until, metadata),
         metadata=metadata,
+        batch=batch,
     )
 
 
@@ -351,13 +356,14 @@ def _payload(given: TransactionBody | ReplaceBody, rules: FeeRules) -> Payload:
         access_list=_access_list(given.access_list),
         abi=_abi(given.abi),
     )
-    # Some nodes take what can never be executed: it would stop its account for good.
-    least = least_gas(payload, calldata_floor=rules.calldata_floor)
-    if payload.gas is not None and payload.gas < least:
-        raise BadRequest(
-            f"the least this transaction needs is {least}; leave it out to have it estimated",
-            field="gas",
-        )
+    if payload.gas is not None:
+        # Some nodes take what can never be executed: it would stop its account for good.
+        least = least_gas(payload, calldata_floor=rules.calldata_floor)
+        if payload.gas < least:
+            raise BadRequest(
+                f"the least this transaction needs is {least}; leave it out to have it estimated",
+                field="gas",
+            )
     return payload
 
 
@@ -492,7 +498,7 @@ def _body_hash(
         metadata,
         *([said] if said else []),
     )
-    return hashlib.sha256(msgspec.json.encode(meaning, order="sorted")).hexdigest()
+    return hashlib.sha256(_encode_sorted(meaning)).hexdigest()
 
 
 def _holder(text: str) -> str:

@@ -7,6 +7,7 @@ import random
 import pytest
 from coincurve import PrivateKey
 from eth_account import Account
+from eth_utils import to_checksum_address
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -236,5 +237,6 @@ def test_what_is_no_address_is_refused_with_the_reason(text, complaint):
 
 
 @given(st.binary(min_size=20, max_size=20))
-def test_a_checksummed_address_comes_back(raw):
+def test_a_checksummed_address_is_what_others_make_of_it_and_comes_back(raw):
+    assert checksum("0x" + raw.hex()) == to_checksum_address(raw)
     assert normalise_address(checksum("0x" + raw.hex())) == "0x" + raw.hex()

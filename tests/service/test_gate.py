@@ -15,7 +15,7 @@ from nonchalant import keys
 from nonchalant.access import ANYBODY, Caller, LanePattern, Scope
 from nonchalant.errors import StoreUnavailable
 from nonchalant.keys import Live
-from nonchalant.service.gate import Lookup
+from nonchalant.service.lookup import Lookup
 from nonchalant.service.rates import Rates
 from tests.lessons import lesson
 from tests.service.conftest import OTHER, SENDER, Running
@@ -224,7 +224,7 @@ class SlowStore:
 
 async def test_while_one_look_is_under_way_the_next_ones_collect() -> None:
     store = SlowStore()
-    lookup = Lookup(store)  # type: ignore[arg-type]
+    lookup = Lookup(store.live_keys)
     first = asyncio.create_task(lookup.find("a"))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -243,7 +243,7 @@ async def test_while_one_look_is_under_way_the_next_ones_collect() -> None:
 async def test_very_many_different_keys_are_looked_up_in_parts() -> None:
     store = SlowStore()
     store.go.set()
-    lookup = Lookup(store)  # type: ignore[arg-type]
+    lookup = Lookup(store.live_keys)
     found = await asyncio.gather(*(lookup.find(f"{n:04}") for n in range(1200)))
     assert all(one is not None for one in found)
     assert sum(len(ids) for ids in store.asked) == 1200
@@ -260,7 +260,7 @@ async def test_a_look_that_fails_fails_those_who_wait_for_it_and_nobody_after_th
 
     store = Failing()
     store.go.set()
-    lookup = Lookup(store)  # type: ignore[arg-type]
+    lookup = Lookup(store.live_keys)
     failed = await asyncio.gather(lookup.find("a"), lookup.find("b"), return_exceptions=True)
     assert [type(one) for one in failed] == [StoreUnavailable, StoreUnavailable]
     assert await lookup.find("a") is not None

@@ -5,8 +5,10 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from nonchalant.config import parse_settings
 from nonchalant.errors import BadSettings
@@ -76,6 +78,67 @@ async def test_a_body_that_does_not_arrive_is_answered_and_the_connection_closed
         assert b"connection: close" in head
         assert b"content-type: application/problem+json" in head
         assert (await service.get("/v1/transactions"))[1]["transactions"] == []
+
+
+WHOLE = json.dumps(BODY).encode()
+KEYED = HEAD + b"Idempotency-Key: the same\r\n"
+SIZED = KEYED + b"Content-Length: %d\r\n" % len(WHOLE)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "before", "closes"),
+    [
+        ([SIZED + b"\r\n" + WHOLE], b"", False),
+        ([SIZED + b"\r\n", WHOLE], b"", False),
+        ([SIZED[:30], SIZED[30:] + b"\r\n" + WHOLE[:9], WHOLE[9:]], b"", False),
+        ([KEYED + b"Transfer-Encoding: chunked\r\n\r\n", b"%x\r\n%b\r\n0\r\n\r\n" % (len(WHOLE), WHOLE)], b"", False),
+        ([SIZED + b"Expect: 100-continue\r\n\r\n", WHOLE], b"HTTP/1.1 100 Continue\r\n\r\n", False),
+        ([SIZED + b"Connection: close\r\n\r\n" + WHOLE], b"", True),
+    ],
+)
+async def test_the_answer_is_the_same_in_however_many_pieces_a_request_comes(
+    tmp_path: Path, pieces: list[bytes], before: bytes, closes: bool
+) -> None:
+    async with running(tmp_path, limits=PATIENT) as service:
+        _, tx, _ = await service.post(BODY, headers={"Idempotency-Key": "the same"})
+        async with connected(service) as (reader, writer):
+            for _ in range(1 if closes else 2):  # another call finds the connection as it was
+                for piece in pieces:
+                    writer.write(piece)
+                    await asyncio.sleep(0.05)
+                async with asyncio.timeout(SOONER):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    if before:
+                        assert head == before
+                        head = await reader.readuntil(b"\r\n\r\n")
+                    status, *lines = head.decode().split("\r\n")[:-2]
+                    headers = dict(line.split(": ", 1) for line in lines)
+                    shown = json.loads(await reader.readexactly(int(headers["content-length"])))
+                assert (status, shown["id"]) == ("HTTP/1.1 202 Accepted", tx["id"])
+                assert headers.pop("connection", None) == ("close" if closes else None)
+                assert list(headers) == [
+                    *("date", "content-type", "content-length", "cache-control", "x-content-type-options"),
+                    *("location", "idempotency-replayed"),
+                ]
+            assert not closes or await reader.read() == b""
+
+
+async def test_an_answer_that_need_not_wait_goes_out_in_one_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_pieces = []
+
+    async def send(cycle: RequestResponseCycle, message: Any) -> None:
+        in_pieces.append(message["type"])
+        await in_steps(cycle, message)
+
+    in_steps = RequestResponseCycle.send
+    monkeypatch.setattr(RequestResponseCycle, "send", send)
+    async with running(tmp_path, limits=PATIENT) as service:
+        assert (await service.post(BODY))[0] == 202
+        assert in_pieces == []
+        assert (await service.post(BODY, headers={"Connection": "close"}))[0] == 202
+        assert in_pieces == ["http.response.start", "http.response.body"]
 
 
 async def test_a_body_that_trickles_is_not_waited_for_either(tmp_path: Path) -> None:

@@ -192,4 +192,7 @@ class Settings:
         return str(Installation.parse(self.store)) if Installation.is_meant_by(self.store) else self.store
 
     def chain(self, chain_id: int) -> ChainSettings | None:
-        return next((chain for chain in self.chains if chain.id == chain_id), None)
+        for chain in self.chains:
+            if chain.id == chain_id:
+                return chain
+        return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
@@ -12,6 +12,7 @@ import structlog
 from structlog.contextvars import bind_contextvars
 
 from nonchalant.errors import CommitUnknown, Forbidden, NonchalantError, ShuttingDown
+from nonchalant.model import Attempt
 from nonchalant.observing.catalogue import OTHER
 from nonchalant.service import http
 from nonchalant.service.auditing import carry_out
@@ -19,6 +20,7 @@ from nonchalant.service.front import Front, Node, Route
 from nonchalant.service.gate import gate_of
 from nonchalant.service.http import PROBLEM_JSON, Answer, Call, Gone, Receive, Scope, Send, Streaming
 from nonchalant.service.lanes import named_lane
+from nonchalant.service.lookup import Lookup
 from nonchalant.service.problems import (
     Busy,
     NoSuchPath,
@@ -28,6 +30,7 @@ from nonchalant.service.problems import (
     status_of,
 )
 from nonchalant.service.routes import ROUTES
+from nonchalant.words import TxId
 
 # Waiting calls are cheap, but not free; beyond this a caller is told to come back.
 MOST_AT_ONCE: Final = 2_000
@@ -67,6 +70,7 @@ class Service:
         self.front = Front(
             node,
             gate_of(node.settings.auth, node.store),
+            Lookup(self._attempts),
             most_waiting=self.limits.waiting,
             most_streams=self.limits.streams,
         )
@@ -75,7 +79,12 @@ class Service:
         self.observatory.under_way = lambda: self.under_way
         # Who must have a key may call us what he likes: a page that was led here by a name has none to send.
         self.hosts = None if node.settings.auth == "keys" else _own_names(node)
-        self.paths = _by_path(ROUTES)
+        paths = _by_path(ROUTES)
+        self.named = {path: routes for path, routes in paths.items() if not any(map(_is_variable, path))}
+        self.patterns = [(path, routes) for path, routes in paths.items() if path not in self.named]
+
+    async def _attempts(self, tx_ids: Sequence[TxId]) -> Mapping[TxId, Sequence[Attempt]]:
+        return await self.front.node.store.attempts(tx_ids)
 
     def close(self) -> None:
         """Let waiting calls answer now, and be not ready."""
@@ -91,7 +100,8 @@ class Service:
         try:
             answer = await self._answer(call)
             self._count(call, answer, self.observatory.seconds() - began)
-            await answer.send(self._timely(call, send))
+            if not (isinstance(answer, Answer) and call.answered(answer)):
+                await answer.send(self._timely(call, send))
         except Gone:
             return
         finally:
@@ -155,13 +165,22 @@ class Service:
     def _find(self, method: str, path: bytes) -> tuple[Route, Sequence[str]]:
         method = "GET" if method == "HEAD" else method
         # Before what is escaped in it is read: a slash in an id is part of the id.
-        asked = [unquote(part) for part in path.decode("latin-1").split("/")]
-        for pattern, routes in self.paths:
+        asked = tuple(path.decode("latin-1").split("/"))
+        if b"%" in path:
+            asked = tuple(map(unquote, asked))
+        routes, parts = self._at(asked)
+        if method not in routes:
+            raise WrongMethod(list(routes))
+        return routes[method], parts
+
+    def _at(self, asked: tuple[str, ...]) -> tuple[Mapping[str, Route], Sequence[str]]:
+        """The calls at a path, by their methods; what has a name of its own goes before what stands for any."""
+        if asked in self.named:
+            return self.named[asked], ()
+        for pattern, routes in self.patterns:
             parts = _match(pattern, asked)
             if parts is not None:
-                if method not in routes:
-                    raise WrongMethod(list(routes))
-                return routes[method], parts
+                return routes, parts
         raise NoSuchPath
 
     def _check_host(self, call: Call) -> None:
@@ -174,25 +193,29 @@ class Service:
             raise WrongHost
 
 
-def _by_path(routes: Sequence[Route]) -> list[tuple[list[str], dict[str, Route]]]:
-    """The calls at each path, by their methods; what has a name of its own goes before what stands for any."""
-    found: dict[str, dict[str, Route]] = {}
+def _by_path(routes: Sequence[Route]) -> dict[tuple[str, ...], dict[str, Route]]:
+    """The calls at each path, by their methods; those with fewer variable parts first."""
+    found: dict[tuple[str, ...], dict[str, Route]] = {}
     for route in sorted(routes, key=lambda route: route.path.count("{")):
-        found.setdefault(route.path, {})[route.method] = route
-    return [(path.split("/"), methods) for path, methods in found.items()]
+        found.setdefault(tuple(route.path.split("/")), {})[route.method] = route
+    return found
+
+
+def _is_variable(part: str) -> bool:
+    return part.startswith("{")
 
 
 def _own_names(node: Node) -> frozenset[str]:
     return frozenset({"localhost", "127.0.0.1", "[::1]", str(node.settings.listen).rpartition(":")[0]})
 
 
-def _match(pattern: list[str], asked: list[str]) -> list[str] | None:
+def _match(pattern: Sequence[str], asked: Sequence[str]) -> list[str] | None:
     """The variable parts; None: another path."""
     if len(pattern) != len(asked):
         return None
     parts = []
     for expected, found in zip(pattern, asked, strict=True):
-        if expected.startswith("{"):
+        if _is_variable(expected):
             if not found:
                 return None
             parts.append(found)

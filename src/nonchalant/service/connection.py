@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, Final
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import (
+    HEADER_VALUE_RE,
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 from nonchalant.errors import BadRequest, NonchalantError
 from nonchalant.service import http
 from nonchalant.service.asgi import Service, problem
-from nonchalant.service.http import CUT
+from nonchalant.service.http import DIRECT
 from nonchalant.service.problems import HeadTooLarge
 
 # A connection closed while more comes in is reset, and the client may never read why: so we hear it out, that long.
@@ -26,6 +32,7 @@ class Connection(HttpToolsProtocol):
         assert isinstance(service, Service)
         self._limits = service.limits
         self._head_is_due: asyncio.TimerHandle | None = None
+        self._in_head = False
         self._pending = 0  # bytes since a head, a piece of a body or a message was complete
         self._moved = False
         self._too_large = False
@@ -51,6 +58,9 @@ class Connection(HttpToolsProtocol):
             return
         self._moved = False
         super().data_received(data)
+        # Most heads come whole: only what is left unfinished is timed.
+        if self._in_head and self._head_is_due is None and not self._refused:
+            self._await_head()
         self._pending = 0 if self._moved else self._pending + len(data)
         if self._pending > self._limits.head_bytes and not self._refused:
             self._refuse(HeadTooLarge())
@@ -60,8 +70,8 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.scope["extensions"] = {CUT: {"now": self.transport.abort}}
-        self._await_head()
+        self._head_came()
+        self._in_head = True
 
     def on_headers_complete(self) -> None:
         self._moved = True
@@ -70,6 +80,7 @@ class Connection(HttpToolsProtocol):
             self._too_large = True
             raise HeadTooLarge  # for the parser, which stops; `send_400_response` follows
         super().on_headers_complete()
+        self.scope["extensions"] = {DIRECT: {"call": _Direct(self.cycle)}}
         self._cycles = [*(one for one in self._cycles if not one.response_complete), self.cycle]
 
     def on_body(self, body: bytes) -> None:
@@ -97,10 +108,10 @@ class Connection(HttpToolsProtocol):
             self.transport.abort()
 
     def _await_head(self) -> None:
-        self._head_came()
         self._head_is_due = self.loop.call_later(self._limits.head_seconds, self._head_is_late)
 
     def _head_came(self) -> None:
+        self._in_head = False
         if self._head_is_due is not None:
             self._head_is_due.cancel()
             self._head_is_due = None
@@ -128,3 +139,39 @@ class Connection(HttpToolsProtocol):
     def _is_answering(self) -> bool:
         cycle: RequestResponseCycle | None = self.cycle  # None before the first call, whatever uvicorn declares
         return cycle is not None and not cycle.response_complete
+
+
+class _Direct:
+    """`http.Direct`, for one call: what uvicorn's cycle would do in several steps, where none of them has to wait."""
+
+    __slots__ = ("_cycle",)
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle = cycle
+
+    def whole_body(self) -> bytes | None:
+        cycle = self._cycle
+        if cycle.more_body or cycle.disconnected or cycle.waiting_for_100_continue:
+            return None
+        cycle.flow.resume_reading()
+        cycle.message_event.clear()
+        body, cycle.body = bytes(cycle.body), bytearray()
+        return body
+
+    def answer(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bool:
+        cycle = self._cycle
+        if not cycle.keep_alive or cycle.disconnected or cycle.flow.write_paused or cycle.scope["method"] == "HEAD":
+            return False
+        if HEADER_VALUE_RE.search(b" ".join([value for _, value in headers])):
+            return False  # uvicorn refuses it, too
+        lines = [b"%b: %b\r\n" % line for line in (*cycle.default_headers, *headers)]
+        cycle.response_started = True
+        # In two pieces it would be two packets, and twice the system calls.
+        cycle.transport.write(b"".join([STATUS_LINE[status], *lines, b"\r\n", body]))
+        cycle.response_complete = True
+        cycle.message_event.set()
+        cycle.on_response()
+        return True
+
+    def cut(self) -> None:
+        self._cycle.transport.abort()

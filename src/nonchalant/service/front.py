@@ -16,12 +16,13 @@ from nonchalant.bodies import Body
 from nonchalant.config import AccountSettings, Settings
 from nonchalant.keyring import Keyring
 from nonchalant.lane_views import LiveLane
-from nonchalant.model import Market, Recognised, Request, Transaction
+from nonchalant.model import Attempt, Market, Recognised, Request, Transaction
 from nonchalant.notation import ADDRESS_PATTERN, HASH_EXAMPLE, HASH_PATTERN, MAX_IDEMPOTENCY_KEY, SENDER_EXAMPLE
 from nonchalant.observing.observatory import Observatory
 from nonchalant.ports import LaneSummary, Store
 from nonchalant.service.gate import Gate
 from nonchalant.service.http import JSON, Answer, Call, Streaming
+from nonchalant.service.lookup import Lookup
 from nonchalant.service.problems import Busy
 from nonchalant.steering import LaneHandle
 from nonchalant.stream import Stream
@@ -115,6 +116,7 @@ class Front:
 
     node: Node
     gate: Gate
+    attempts: Lookup[Sequence[Attempt]]  # of transactions, by their ids
     most_waiting: int
     most_streams: int
     waiting: int = 0

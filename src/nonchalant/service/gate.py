@@ -1,8 +1,7 @@
 """The gate: says on whose behalf a call is made, before anything else is done about it.
 
-A key is looked up in the store at every call, so that a revocation counts at once on every node. Many calls share one
-look: while one is under way the next ones collect, and one that came after a revocation is never answered by a look
-that began before it.
+A key is looked up in the store at every call, so that a revocation counts at once on every node; many calls share one
+look.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -23,19 +22,15 @@ from nonchalant.errors import NonchalantError
 from nonchalant.keys import KeyId, Live, Written
 from nonchalant.ports import Store
 from nonchalant.service.http import Call
+from nonchalant.service.lookup import Lookup
 from nonchalant.service.problems import TooManyCalls, Unauthorized
 from nonchalant.service.rates import Rates
 
 log = structlog.get_logger()
 
-# Keys that one look asks for.
-AT_ONCE: Final = 500
-
 # Hosts whose refused calls are counted, and how often each of them is worth a line in the log.
 MOST_HOSTS: Final = 1_000
 LOG_SECONDS: Final = 60.0
-
-Waiting = tuple[KeyId, "asyncio.Future[Live | None]"]
 
 
 class Gate(Protocol):
@@ -64,7 +59,8 @@ class OpenGate:
 
 class KeyGate:
     def __init__(self, store: Store) -> None:
-        self._lookup = Lookup(store)
+        self._store = store
+        self._lookup = Lookup(self._live_keys)
         self._rates = Rates()
         self._refusals = Refusals()
 
@@ -83,6 +79,15 @@ class KeyGate:
             raise Unauthorized
         return caller
 
+    async def _live_keys(self, ids: Sequence[KeyId]) -> Mapping[KeyId, Live]:
+        try:
+            return await self._store.live_keys(ids)
+        except NonchalantError:
+            raise
+        except Exception:  # whatever it is, nobody is let in by it
+            log.exception("keys.unreadable")
+            raise
+
     def charge(self, caller: Caller, calls: int) -> None:
         wait = self._rates.take(caller, asyncio.get_running_loop().time(), calls)
         if wait > 0:
@@ -93,51 +98,6 @@ class KeyGate:
 
 def gate_of(auth: Auth, store: Store) -> Gate:
     return KeyGate(store) if auth == "keys" else OpenGate()
-
-
-class Lookup:
-    """Finds live keys, many in one look."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._waiting: list[Waiting] = []
-        self._looking: asyncio.Task[None] | None = None
-
-    async def find(self, key_id: KeyId) -> Live | None:
-        """None: there is none that can be used."""
-        future: asyncio.Future[Live | None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((key_id, future))
-        if self._looking is None:
-            self._looking = asyncio.create_task(self._look())
-        return await future
-
-    async def _look(self) -> None:
-        try:
-            while self._waiting:
-                asked, self._waiting = self._waiting, []
-                ids = list(dict.fromkeys(key_id for key_id, _ in asked))
-                for start in range(0, len(ids), AT_ONCE):
-                    some = frozenset(ids[start : start + AT_ONCE])
-                    await self._answer([one for one in asked if one[0] in some], sorted(some))
-        finally:
-            self._looking = None
-
-    async def _answer(self, asked: list[Waiting], ids: list[KeyId]) -> None:
-        found: Mapping[KeyId, Live] = {}
-        trouble: Exception | None = None
-        try:
-            found = await self._store.live_keys(ids)
-        except Exception as error:  # whatever it is, callers wait for an answer, and nobody is let in by it
-            if not isinstance(error, NonchalantError):
-                log.exception("keys.unreadable")
-            trouble = error
-        for key_id, future in asked:
-            if future.done():
-                continue  # who went away is no reason to fail the others
-            if trouble is not None:
-                future.set_exception(trouble)
-            else:
-                future.set_result(found.get(key_id))
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, MutableMapping, Sequence
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -29,14 +29,30 @@ EVENT_STREAM: Final = "text/event-stream"
 # How long a client may leave what was sent to it unread before it is cut off; it comes back to where it was.
 UNREAD_SECONDS: Final = 30.0
 
-# What a connection offers beside ASGI: to be cut, with what nobody reads still in its buffer.
-CUT: Final = "nonchalant.cut"
+# Where a connection of ours is found among ASGI's extensions; whoever else carries the calls has none.
+DIRECT: Final = "nonchalant.direct"
+
+ALWAYS: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 
 _encoder = msgspec.json.Encoder()
 
 
 class Gone(Exception):
     """The client closed the connection; there is nobody to answer."""
+
+
+class Direct(Protocol):
+    """What a connection does beside ASGI for the call that it carries: most have come whole before anybody asks, and are
+    answered in one piece, so that there is nothing to wait for and nothing to time."""
+
+    def whole_body(self) -> bytes | None:
+        """The body, which is the caller's from now on; None: not all of it has come, `receive` waits for it."""
+
+    def answer(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bool:
+        """Whether it was written, all of it at once; False: nothing was, `send` does what there is to do first."""
+
+    def cut(self) -> None:
+        """Close, with what nobody reads still in the buffer."""
 
 
 @dataclass(slots=True)
@@ -50,9 +66,12 @@ class Call:
     parts: Sequence[str] = ()
     route: str = "none"
     caller: Caller = ANYBODY
+    _headers: dict[bytes, list[bytes]] | None = None  # by their names, once one was asked for
     _read: bytes | None = None  # the body, once it has come
 
     def _query(self) -> list[tuple[str, str]]:
+        if not self.scope["query_string"]:
+            return []
         try:
             return parse_qsl(
                 self.scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=MAX_PARAMETERS
@@ -85,11 +104,16 @@ class Call:
 
     def header(self, name: str) -> str | None:
         """The header's value; `BadRequest` if it is there twice."""
-        wanted = name.lower().encode()
-        values = [value for header, value in self.scope["headers"] if header == wanted]
+        if self._headers is None:
+            self._headers = {}
+            for header, value in self.scope["headers"]:
+                self._headers.setdefault(header, []).append(value)
+        values = self._headers.get(name.lower().encode())
+        if values is None:
+            return None
         if len(values) > 1:
             raise BadRequest("given twice", field=name)
-        return values[0].decode("latin-1") if values else None
+        return values[0].decode("latin-1")
 
     async def json_body(self, *, may_be_empty: bool = False) -> bytes:
         """The body, which must be called JSON; where it may be empty, nothing at all counts as an empty object.
@@ -116,10 +140,21 @@ class Call:
 
     async def cut(self) -> None:
         """Close the connection with what nobody reads still in its buffer, where that can be done."""
-        cut = self.scope.get("extensions", {}).get(CUT)
-        if cut is not None:
-            cut["now"]()
+        if self._direct is not None:
+            self._direct.cut()
             await self.left()
+
+    def answered(self, answer: Answer) -> bool:
+        """Whether it went out at once; False: nothing of it did."""
+        # Uvicorn closes what is to be closed.
+        if self._direct is None or "Connection" in answer.headers:
+            return False
+        return self._direct.answer(*answer.raw())
+
+    @property
+    def _direct(self) -> Direct | None:
+        found: Direct | None = self.scope.get("extensions", {}).get(DIRECT, {}).get("call")
+        return found
 
     async def _timely_body(self) -> bytes:
         if self._read is None:
@@ -130,6 +165,11 @@ class Call:
         length = self.header("Content-Length")
         if length is not None and length.isdigit() and int(length[:20]) > MAX_BODY:
             raise TooLarge
+        whole = None if self._direct is None else self._direct.whole_body()
+        if whole is not None:
+            if len(whole) > MAX_BODY:
+                raise TooLarge
+            return whole
         try:
             async with asyncio.timeout(self.body_seconds):
                 return await self._body()
@@ -161,15 +201,12 @@ class Answer:
     def raw(self) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
         """Status, headers and body, as they go over the wire."""
         body = self.content if isinstance(self.content, bytes) else _encoder.encode(self.content)
-        of_content = {"Content-Type": self.media_type, "Content-Length": str(len(body))}
-        headers = {
-            **(of_content if self.status != 204 else {}),  # which has none
-            "Cache-Control": "no-store",
-            "X-Content-Type-Options": "nosniff",
-            **self.headers,
-        }
-        encoded = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-        return self.status, encoded, body
+        headers = [(b"content-type", self.media_type.encode("latin-1")), (b"content-length", b"%d" % len(body))]
+        if self.status == 204:  # which has none
+            headers.clear()
+        headers += ALWAYS
+        headers += [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in self.headers.items()]
+        return self.status, headers, body
 
     async def send(self, send: Send) -> None:
         status, headers, body = self.raw()

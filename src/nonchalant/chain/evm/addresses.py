@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
+from typing import Final
+
 from nonchalant.chain.evm.keccak import keccak
 from nonchalant.words import Address
 
+_KEPT: Final = re.compile(r"0x[0-9a-f]{40}")
 
+# What makes a letter of ASCII a capital, where there is one to make: in the place of each letter among hex digits, and of
+# each hex digit above 7.
+_CAPITAL: Final = 0x20
+_LETTERS: Final = bytes(_CAPITAL if chr(code) in "abcdef" else 0 for code in range(256))
+_HIGH: Final = bytes(_CAPITAL if chr(code) in "89abcdef" else 0 for code in range(256))
+
+
+# Every answer shows the same accounts again and again.
+@lru_cache(maxsize=4096)
 def checksum(address: Address) -> str:
     """The address with the capitals of EIP-55."""
-    digits = address[2:].lower()
-    nibbles = keccak(digits.encode()).hex()
-    return "0x" + "".join(
-        digit.upper() if int(nibble, 16) > 7 else digit for digit, nibble in zip(digits, nibbles, strict=False)
-    )
+    # All digits at once, as one number: one by one they took longer than all else that is done to accept a transaction.
+    digits = address[2:].lower().encode()
+    nibbles = keccak(digits).hex().encode()[: len(digits)]
+    capitals = _number(digits.translate(_LETTERS)) & _number(nibbles.translate(_HIGH))
+    return "0x" + (_number(digits) ^ capitals).to_bytes(len(digits), "big").decode()
+
+
+def _number(digits: bytes) -> int:
+    return int.from_bytes(digits, "big")
 
 
 def normalise_address(text: str) -> Address:
@@ -20,6 +38,8 @@ def normalise_address(text: str) -> Address:
 
     One case throughout is taken as it is; mixed case claims a checksum, and must then have the right one.
     """
+    if _KEPT.fullmatch(text):
+        return text
     if not text.startswith("0x"):
         raise ValueError("an address starts with 0x")
     if len(text) != 42:

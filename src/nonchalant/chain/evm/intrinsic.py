@@ -27,5 +27,6 @@ def least_gas(payload: Payload, *, calldata_floor: bool = True) -> int:
     gas = TRANSACTION + TOKEN * tokens
     if payload.to is None:
         gas += CREATION + WORD_OF_CODE * ((len(payload.data) + 31) // 32)
-    gas += sum(LISTED_ADDRESS + LISTED_KEY * len(keys) for _, keys in payload.access_list)
+    for _, keys in payload.access_list:
+        gas += LISTED_ADDRESS + LISTED_KEY * len(keys)
     return max(gas, TRANSACTION + TOKEN_AT_LEAST * tokens) if calldata_floor else gas

@@ -220,7 +220,7 @@ async def _first_hash(asked: Asked, tx: Transaction, request: Request, *, is_new
         # Before it is read: what happens in between rings.
         news = asyncio.create_task(node.wait_for_change(tx.id, max(0.0, min(left, LOOK_AGAIN))))
         try:
-            first = first_hash((await node.store.attempts([tx.id]))[tx.id])
+            first = first_hash(await asked.front.attempts.find(tx.id) or ())
             if first is not None:
                 return first
             if not tx.live:
@@ -228,6 +228,10 @@ async def _first_hash(asked: Asked, tx: Transaction, request: Request, *, is_new
             if left <= 0 or asked.front.closing or (asked.visit.has_left and not can_be_repeated):
                 return await _called_off(asked, tx, is_new=is_new)
             await news
+            # Most news is that it is signed, and many calls share one look at that.
+            first = first_hash(await asked.front.attempts.find(tx.id) or ())
+            if first is not None:
+                return first
             tx = await node.store.transaction(tx.id) or tx
         except (StoreUnavailable, CommitUnknown):
             # It is accepted: that nothing was written is not true of it, and whoever heard so would send it again.
