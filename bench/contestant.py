@@ -3,12 +3,14 @@ stdout."""
 
 from __future__ import annotations
 
+import gc
 import sys
 
 import msgspec
 import uvloop
 
 from bench.order import Order
+from nonchalant.cli.running import YOUNG
 
 
 def run(order: Order) -> msgspec.Struct:
@@ -51,5 +53,7 @@ def run(order: Order) -> msgspec.Struct:
 
 
 if __name__ == "__main__":
+    # As `nonchalant serve` has it, and the same for everybody.
+    gc.set_threshold(YOUNG, 10, 10)
     outcome = run(msgspec.json.decode(sys.stdin.buffer.read(), type=Order))
     sys.stdout.buffer.write(msgspec.json.encode(outcome))
