@@ -401,7 +401,7 @@ class Engine:
         loaded = await self._store.load(lease)
         store_ahead = loaded.at - int(self._clock.monotonic() * 1000)
         desk = Desk(
-            lane=Lane(loaded.record, loaded.slots, loaded.transactions, loaded.strangers),
+            lane=Lane(loaded.record, loaded.slots, loaded.transactions, loaded.strangers, loaded.final_below),
             lease=lease,
             incarnation=await self._store.incarnation(),
             rules=self._rules.lanes[lease.lane],

@@ -27,8 +27,10 @@ class Lane:
         slots: Iterable[Slot] = (),
         transactions: Iterable[Transaction] = (),
         strangers: Iterable[Stranger] = (),
+        final_below: int = 0,
     ) -> None:
         self.record = record
+        self._final_below = final_below  # nonces are consumed in order: below one that is final, all are
         self.slots = {slot.nonce: slot for slot in sorted(slots, key=lambda slot: slot.nonce)}
         self.transactions = {tx.id: tx for tx in transactions}
         self._nonces = {attempt.hash: slot.nonce for slot in self.slots.values() for attempt in slot.attempts}
@@ -81,12 +83,17 @@ class Lane:
     @property
     def _lowest(self) -> int:
         """Nobody else has a nonce from here on, as far as we know."""
-        return max(self.record.settled_below, self.count, self.pooled)
+        return max(self._used_below, self.pooled)
+
+    @property
+    def _used_below(self) -> int:
+        """Of the nonces below, all are used, whatever those say who lag."""
+        return max(self.record.settled_below, self._final_below, self.count)
 
     @property
     def first_unbound(self) -> int:
         """The first nonce above what is known to be used that is bound to nothing."""
-        return next(nonce for nonce in count(max(self.record.settled_below, self.count)) if nonce not in self.slots)
+        return next(nonce for nonce in count(self._used_below) if nonce not in self.slots)
 
     def gaps(self) -> list[int]:
         """Holes that something already signed waits behind."""
@@ -99,7 +106,7 @@ class Lane:
 
     def borrowed(self) -> list[int]:
         """Nonces before something of ours that somebody else's transactions in pools have, and may lose again."""
-        lowest, highest = max(self.record.settled_below, self.count), next(reversed(self.slots), -1)
+        lowest, highest = self._used_below, next(reversed(self.slots), -1)
         return [nonce for nonce in range(lowest, min(self.pooled, highest)) if nonce not in self.slots]
 
     def free_nonces(self) -> Iterator[int]:
@@ -121,7 +128,7 @@ class Lane:
         """What `next_nonce` is once these are bound or freed: trailing holes are given back, and only those."""
         kept = next((nonce for nonce in reversed(self.slots) if nonce not in freed), -1)
         highest = max((kept, *taken))
-        return max(highest + 1, self.record.settled_below, self.count)
+        return max(highest + 1, self._used_below)
 
     @property
     def is_behind(self) -> bool:
@@ -172,6 +179,8 @@ class Lane:
         """What the store has committed becomes true here too."""
         if change.lane is not None:
             self.record = change.lane
+        if change.unsettled_from is not None:
+            self._final_below = min(self._final_below, change.unsettled_from)
         for nonce in change.freed:
             self._forget(self.slots.pop(nonce))
         unsorted = False
@@ -179,6 +188,7 @@ class Lane:
         for slot in (*change.slots, *change.shown):
             if slot.settled:
                 self._forget(self.slots.pop(slot.nonce))
+                self._final_below = max(self._final_below, slot.nonce + 1)
                 continue
             unsorted |= slot.nonce < highest and slot.nonce not in self.slots
             highest = max(highest, slot.nonce)

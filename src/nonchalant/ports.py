@@ -210,6 +210,7 @@ class Loaded:
     transactions: Sequence[Transaction]
     strangers: Sequence[Stranger] = ()  # those nobody was held for yet
     at: Millis = 0  # by the store's clock
+    final_below: int = 0  # of the nonces below, all are used for good: one just below that is final
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,6 +101,20 @@ def test_a_hole_below_a_nonce_that_is_only_reserved_is_no_gap() -> None:
     assert Lane(a_record(next_nonce=4), [held]).gaps() == [0, 1, 2]
 
 
+def test_below_a_nonce_that_is_final_nothing_is_free_whatever_an_endpoint_that_lags_says() -> None:
+    reserved = a_slot(12, tx_id=None, kind=SlotKind.RESERVATION, payload_version=1, reservation=Reservation("h", 9))
+    bound = a_slot(13)
+    lane = Lane(a_record(next_nonce=14, settled_below=12), [reserved, bound])
+    lane.apply(Change(slots=(replace(bound, settled=True),)))
+    loaded = Lane(a_record(next_nonce=14, settled_below=12), [reserved], final_below=14)
+    for one in (lane, loaded):
+        assert one.count == 0  # as far as it was told
+        assert (one.holes(), one.take(1), one.first_unbound, one.can_give(13)) == ([], [14], 14, False)
+        assert one.next_after(freed=[12]) == 14
+        one.apply(Change(lane=a_record(next_nonce=14, settled_below=10), freed=(12,), unsettled_from=10))
+        assert one.take(2) == [10, 11]
+
+
 @given(lanes(), st.integers(0, 8), st.integers(0, 8))
 def test_nonces_given_out_twice_in_a_row_never_collide(lane: Lane, first: int, second: int) -> None:
     taken = lane.take(first)

@@ -87,6 +87,17 @@ async def test_the_lane_s_record_is_kept(store: Store) -> None:
     assert summary.record == record
 
 
+async def test_what_is_final_above_something_that_is_not_is_known_when_the_lane_is_loaded(store: Store) -> None:
+    lease = await take(store)
+    txs = await accept(store, "a", "b")
+    assert (await store.load(lease)).final_below == 0
+    await assign(store, lease, *((tx, nonce) for nonce, tx in enumerate(txs)))
+    [_, upper] = (await store.load(lease)).slots
+    await store.commit(Change(slots=(replace(upper, settled=True),)), lease)
+    loaded = await store.load(lease)
+    assert ([slot.nonce for slot in loaded.slots], loaded.final_below) == ([0], 2)
+
+
 async def test_a_settled_slot_is_not_loaded_any_more_and_its_attempts_stay_known(store: Store) -> None:
     [tx] = await accept(store, "a")
     lease = await take(store)

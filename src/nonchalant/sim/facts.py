@@ -50,8 +50,9 @@ class Facts:
         self.accepted: set[TxId] = set()
         self.acknowledged: dict[TxId, str] = {}
         self.lost: set[TxId] = set()  # accepted, and gone with the store that had accepted them
-        # By the root of its label: attempts of replacements that went with a lost store, which kept what they replaced.
-        # Nobody could know them for its own, so what they did counts as a stranger's.
+        # By the root of its label: attempts of replacements that went with a lost store, whether or not what they replaced
+        # was kept. Nobody could know them for its own, nor for what is asked for again, so what they did counts as a
+        # stranger's.
         self.torn: dict[str, set[Hash]] = {}
         self.states: dict[TxId, State] = {}
         self.attempts: dict[Hash, Known] = {}
@@ -71,10 +72,10 @@ class Facts:
 
     def restored(self, database: sqlite3.Connection) -> None:
         """Another, older store from here on. What it does not know is lost, but stays a fact."""
-        before = self.ids()
+        roots = {tx.id: read_order(tx.payload.data).root for tx in self.transactions()}
         self._database = database
         self.stores += 1
-        self.lost |= before - self.ids()
+        self.lost |= roots.keys() - self.ids()
         self.holders.clear()
         self._owners.clear()
         self.left.clear()
@@ -83,9 +84,9 @@ class Facts:
             self.attempts[row["hash"]].store = self.stores
         kept = {tx.id: tx for tx in self.transactions()}
         for hash, known in self.attempts.items():
-            tx = kept.get(known.tx_id or "")
-            if tx is not None and known.version > tx.payload_version:
-                self.torn.setdefault(read_order(tx.payload.data).root, set()).add(hash)
+            tx_id = known.tx_id or ""
+            if tx_id in roots and known.version > (kept[tx_id].payload_version if tx_id in kept else 1):
+                self.torn.setdefault(roots[tx_id], set()).add(hash)
 
     def rows(self, sql: str, *columns: object) -> list[sqlite3.Row]:
         assert self._database is not None

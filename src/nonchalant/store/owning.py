@@ -90,7 +90,9 @@ def load(lease: Lease, legible: Legible) -> Procedure[Loaded]:
     ]
     [record] = yield from ask("load_lane", **lane)
     strangers = [rows.stranger(row) for row in (yield from ask("load_strangers", **lane))]
-    return Loaded(rows.lane_record(record), slots, list(transactions.values()), strangers, at)
+    [final] = yield from ask("load_final", **lane)
+    final_below = 0 if final["nonce"] is None else final["nonce"] + 1
+    return Loaded(rows.lane_record(record), slots, list(transactions.values()), strangers, at, final_below)
 
 
 def _receipt_at(row: rows.Row, transactions: Mapping[TxId, Transaction], legible: Legible) -> Receipt | None:

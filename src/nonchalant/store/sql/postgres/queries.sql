@@ -401,6 +401,12 @@ JOIN nonchalant.transactions AS t ON t.id = s.tx_id
 WHERE s.chain_id = :chain_id AND s.address = :address AND NOT s.settled
 ORDER BY s.nonce;
 
+-- load_final --
+-- The highest nonce that is final; one below may still be waited for.
+SELECT max(nonce) AS nonce FROM nonchalant.slots
+WHERE chain_id = :chain_id AND address = :address AND settled
+    AND nonce >= (SELECT settled_below FROM nonchalant.lanes WHERE chain_id = :chain_id AND address = :address);
+
 -- load_strangers --
 SELECT * FROM nonchalant.strangers WHERE chain_id = :chain_id AND address = :address AND tx_id IS NULL ORDER BY nonce;
 

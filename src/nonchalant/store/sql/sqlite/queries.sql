@@ -253,6 +253,12 @@ SELECT transactions.* FROM slots INDEXED BY slots_unsettled
 CROSS JOIN transactions ON transactions.id = slots.tx_id
 WHERE slots.chain_id = :chain_id AND slots.address = :address AND slots.settled = 0;
 
+-- load_final --
+-- The highest nonce that is final; one below may still be waited for.
+SELECT max(nonce) AS nonce FROM slots
+WHERE chain_id = :chain_id AND address = :address AND settled
+    AND nonce >= (SELECT settled_below FROM lanes WHERE chain_id = :chain_id AND address = :address);
+
 -- load_strangers --
 SELECT * FROM strangers WHERE chain_id = :chain_id AND address = :address AND tx_id IS NULL ORDER BY nonce;
 
