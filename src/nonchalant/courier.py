@@ -155,15 +155,16 @@ class _Round:
         is_cut_short = len(loaded.pending) == 2 * BACKLOG
         self._enqueue(loaded.pending)
         try:
-            while courier.may_go_on() and not courier.interrupted.is_set():
-                news = courier.kit.stream.news
-                has_more = await self._fan_out()
-                self._send_what_is_due()
-                if is_cut_short and not self._lines:
-                    return True
-                await self._wait(news, at_once=has_more)
-                if not await self._record():
-                    return False
+            with courier.kit.stream.heard():
+                while courier.may_go_on() and not courier.interrupted.is_set():
+                    news = courier.kit.stream.news
+                    has_more = await self._fan_out()
+                    self._send_what_is_due()
+                    if is_cut_short and not self._lines:
+                        return True
+                    await self._wait(news, at_once=has_more)
+                    if not await self._record():
+                        return False
         finally:
             await self._finish()
         return courier.may_go_on()

@@ -125,6 +125,8 @@ class Engine:
         self._workers: dict[LaneKey, asyncio.Task[None]] = {}
         self._services: list[asyncio.Task[None]] = []
         self._elsewhere: frozenset[LaneKey] = frozenset()  # lanes that others worked when we last looked
+        self._compared: set[LaneKey] = set()  # lanes of which we saw since our start what their chain says
+        self._unsure: frozenset[LaneKey] = frozenset()  # lanes with work of which nobody has, when we last looked
         self._sweep_now = asyncio.Event()
         self._next_look = rules.sweep_seconds  # how long until the next sweep at most
         self._stopped = asyncio.Event()
@@ -178,14 +180,14 @@ class Engine:
         else:
             desk.assign_due = True
             desk.wake.set()
-        self.notifier.wake.set()
+        self.notifier.tell()
 
     def hear(self, lanes: Sequence[LaneKey]) -> None:
         """Another node did something in these lanes, or somewhere. What a third one works is that one's business."""
         for lane in lanes:
             if lane in self._signers and lane not in self._elsewhere:
                 self.poke(lane)
-        self.notifier.wake.set()
+        self.notifier.tell()
 
     def hear_free(self, lanes: Sequence[LaneKey]) -> None:
         """Another node let these go. If there was work when we last looked, somebody should take them now."""
@@ -250,6 +252,7 @@ class Engine:
             return
         work = await self.cluster.look(marked=self._adviser is not None)
         self._elsewhere = frozenset(found.lane for found in work if found.owner not in (None, self.cluster.owner))
+        self._unsure = frozenset(found.lane for found in work) - self._elsewhere - self._compared
         for found in work:
             if found.lane in self.desks:
                 self.poke(found.lane)
@@ -269,8 +272,11 @@ class Engine:
         self._next_look = self.cluster.next_look(work)
 
     async def _keep_house(self) -> None:
-        if not self._stopped.is_set() and await self._housekeeping.round():
-            self.notifier.wake.set()
+        if self._stopped.is_set():
+            return
+        if await self._housekeeping.round(self._unsure - self._compared):
+            self.notifier.tell()
+        await self.notifier.number()
 
     async def _guarded(self, what: str, action: Awaitable[None]) -> None:
         """A service outlives its errors: each is logged once, and the next round tries again."""
@@ -382,7 +388,9 @@ class Engine:
                 else:
                     idle_since = None
                 desk.orders_due |= bool(strikes.tried_since)
-                await nap(self._clock, desk.wake, min(TICK_SECONDS, taken.due_in(desk)))
+                stands_still = desk.is_halted or follower.halted is not None
+                seconds = TICK_SECONDS if stands_still else min(TICK_SECONDS, taken.due_in(desk))
+                await nap(self._clock, desk.wake, seconds)
             await self._hang_up(desk)
         finally:
             if desk.asking is not None:
@@ -434,6 +442,7 @@ class Engine:
                 work = desk.work()
                 desk.clear_mark(work, HALTED_MARK, BEHIND_MARK)
                 await desk.commit(work)
+                self._compared.add(desk.key)
                 return
             except (Unreachable, NodeRefused) as error:
                 if desk.is_worth_telling("take-over"):
@@ -459,7 +468,7 @@ class Engine:
                 changed |= await self._run(stage, desk)
             if not changed:
                 return
-            self.notifier.wake.set()
+            self.notifier.tell()
 
     async def _stand_still(self, desk: Desk, follower: Follower) -> None:
         """Nothing at all is done in a halted lane but to look whether somebody opened it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from nonchalant import lifecycle
 from nonchalant.errors import MayHaveRun, RowMoved
 from nonchalant.ports import Clock, Store
@@ -30,9 +32,9 @@ class Housekeeping:
         self._forget_at = 0.0
         self._remove_at = 0.0
 
-    async def round(self) -> list[LaneKey]:
-        """One round; the lanes in which something changed."""
-        changed = await self._expire()
+    async def round(self, unsure: Collection[LaneKey] = ()) -> list[LaneKey]:
+        """One round; the lanes in which something changed. `unsure`: those that are yet to be compared with their chain."""
+        changed = await self._expire(unsure)
         if self._clock.monotonic() >= self._forget_at:
             self._forget_at = self._clock.monotonic() + REPLIES_SECONDS
             await self._store.forget_replies(older_than=REPLIES_KEPT)
@@ -46,10 +48,15 @@ class Housekeeping:
         if not await self._store.forget_settled(older_than=self._retention, limit=REMOVED_AT_ONCE):
             self._remove_at = self._clock.monotonic() + REMOVE_SECONDS
 
-    async def _expire(self) -> list[LaneKey]:
-        """A queued transaction past its deadline ends, and no nonce is spent; also in lanes that nobody works."""
+    async def _expire(self, unsure: Collection[LaneKey]) -> list[LaneKey]:
+        """A queued transaction past its deadline ends, and no nonce is spent; also in lanes that nobody works.
+
+        Not where somebody is about to look whether this store is older than what was sent: it may have run.
+        """
         lanes = []
         for tx in await self._store.overdue(limit=EXPIRED_AT_ONCE):
+            if tx.lane in unsure:
+                continue
             moved, events = lifecycle.step(tx, lifecycle.Expired(), self._clock.now())
             try:
                 await self._store.alter_queued(moved, events)

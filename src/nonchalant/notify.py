@@ -12,13 +12,30 @@ BATCH = 500
 
 
 class Notifier:
-    """Reads events after a position and hands them to the sinks. `wake`: there may be new ones."""
+    """Reads events after a position and hands them to the sinks."""
 
     def __init__(self, store: Store, sinks: Sequence[Sink]) -> None:
         self._store = store
         self.sinks = sinks
         self._position: int | None = None
+        self._is_numbered = False  # all that was told of here has a position
         self.wake = asyncio.Event()
+
+    def tell(self) -> None:
+        """There may be new ones."""
+        self._is_numbered = False
+        self.wake.set()
+
+    async def number(self) -> None:
+        """See to it that events have positions, also while nobody reads them: else whoever comes later waits for it."""
+        if self._is_numbered:
+            return
+        self._is_numbered = True
+        try:
+            await self._store.last_position()
+        except BaseException:  # cancelled, too: it is still to be done
+            self._is_numbered = False
+            raise
 
     async def drain(self) -> None:
         """Deliver everything committed so far, if somebody waits for it."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 import msgspec
@@ -54,29 +55,37 @@ class Stream:
     """A sink of the notifier."""
 
     def __init__(self, store: Store, *, remembered: int = REMEMBERED) -> None:
-        self._news = asyncio.Event()
-        self._is_awaited = False  # somebody asked for the news that is not set yet
+        self.news = asyncio.Event()  # set when there is more; then it is another one
         self._store = store
         self._most = remembered
+        self._listeners = 0
         self._recent: list[Told] = []
-        self._floor: int | None = None  # whatever comes after this position is in memory; None: nobody knows yet
+        self._floor: int | None = None  # whatever comes after this position is in memory; None: nothing is
         self._tenants: OrderedDict[TxId, str] = OrderedDict()
 
-    @property
-    def news(self) -> asyncio.Event:
-        """Set when there is more; then it is another one. Whoever goes on listening asks for it each time."""
-        self._is_awaited = True
-        return self._news
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """Somebody listens while this lasts. Before he waits for `news` he reads what there is: it comes from the store."""
+        if not self._listeners:
+            self._forget()
+        self._listeners += 1
+        try:
+            yield
+        finally:
+            self._listeners -= 1
 
     @property
     def is_wanted(self) -> bool:
-        return self._is_awaited
+        return self._listeners > 0
 
     async def begin(self, position: int) -> None:
-        self._recent, self._floor = [], position
+        self._forget()
+        self._floor = position
         self._tell()
 
     async def deliver(self, events: Sequence[Event]) -> None:
+        if self._floor is None:
+            self._floor = events[0].position - 1
         self._recent += map(Told, events)
         if len(self._recent) >= 2 * self._most:  # now and then, not one by one
             gone = len(self._recent) - self._most
@@ -84,9 +93,12 @@ class Stream:
             del self._recent[:gone]
         self._tell()
 
+    def _forget(self) -> None:
+        self._recent, self._floor = [], None
+
     def _tell(self) -> None:
-        self._news.set()
-        self._news, self._is_awaited = asyncio.Event(), False
+        self.news.set()
+        self.news = asyncio.Event()
 
     async def page(self, after: int, limit: int = PAGE) -> Page:
         """What comes next, at most so many. Empty: nothing yet."""

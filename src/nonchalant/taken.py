@@ -20,6 +20,7 @@ from nonchalant.words import Hash, Millis, State
 
 FEW = 4
 A_MOMENT: Millis = 250
+LEAST_SLEEP: Millis = 20  # whatever keeps it from being told
 LONGEST: Millis = 2_000
 
 
@@ -44,7 +45,7 @@ def due_in(desk: Desk) -> float:
         return math.inf
     first = next(iter(desk.taken.values())).told_after
     at = min(first, desk.told_taken_at + A_MOMENT) if len(desk.taken) <= FEW else first
-    return max(0, at - desk.ticks()) / 1000
+    return max(LEAST_SLEEP, at - desk.ticks()) / 1000
 
 
 def slots(desk: Desk, hashes: Iterable[Hash]) -> list[Slot]:

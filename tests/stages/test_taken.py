@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from nonchalant import follow, taken
+from nonchalant import engine, follow, taken
 from nonchalant.model import Answer, Change, Lease, Refused, Transaction, Unknown
 from nonchalant.observing.commits import Moments
+from nonchalant.ports import Clock
 from nonchalant.words import Hash, State
 from tests.stages.rig import ALICE, BLOCK_SECONDS, Rig, staged, unreachable
 from tests.stages.voices import Voice
@@ -238,3 +240,23 @@ async def test_a_commit_that_tells_both_says_when_a_node_took_it(rig: Rig, monke
         [attempt] = await rig.attempts(tx)
         assert moments.sent_at(tx.id) == attempt.sent_at
         assert moments.signed_at(tx.id) == attempt.signed_at
+
+
+@staged()
+async def test_a_halted_lane_sleeps_though_something_is_untold(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    naps: list[float] = []
+    nap = engine.nap
+
+    async def counted(clock: Clock, wake: asyncio.Event, seconds: float) -> None:
+        naps.append(seconds)
+        assert len(naps) < 1_000
+        await nap(clock, wake, seconds)
+
+    await handed_over(rig)
+    monkeypatch.setattr(engine, "nap", counted)
+    await rig.store.halt(ALICE.chain_id, "the chain broke its word")
+    for desk in rig.node.engine.desks.values():
+        desk.orders_due = True
+    await rig.advance(10.0)
+    assert rig.node.engine.desks[ALICE].taken
+    assert len(naps) < 100

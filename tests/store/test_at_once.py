@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any, NoReturn
 
+import asyncpg
 import pytest
 
 from nonchalant.errors import LeaseLost, RowMoved
+from nonchalant.installation import Installation
 from nonchalant.model import Change, Event
-from nonchalant.ports import Draining, Duplicate
-from nonchalant.store import at_once
+from nonchalant.ports import Draining, Duplicate, Removed
+from nonchalant.store import at_once, postgres_schema, queries
+from nonchalant.store.migrations import Migration
 from nonchalant.store.postgres import PostgresStore
+from nonchalant.values import replace
 from nonchalant.words import Mode, State
 from tests.examples import LANE, a_request
-from tests.store.acts import LIMITS, accept, assign, on_a_server, sql, take
+from tests.postgres import Cluster
+from tests.store.acts import LIMITS, accept, assign, begun, on_a_server, on_postgres, sql, take
 
 store = pytest.fixture(on_a_server)
+
+DIGEST = "508d466adefbc6fde13bd82788e166756e55a4f24addbc1da3df8db36fb48394"
 
 
 def forbid(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,3 +124,114 @@ def test_what_is_not_ordinary_is_known_for_it() -> None:
     assert not at_once.are_ordinary([a_request("a", valid_until=1)])
     assert not at_once.are_ordinary([a_request("a"), a_request("a")])
     assert not at_once.are_ordinary([a_request("a", idempotency_key="k"), a_request("b", idempotency_key="k")])
+
+
+# what the server or the driver refuses
+
+
+UNSTORABLE: list[dict[str, Any]] = [{"idempotency_key": "\ud800"}, {"confirmations": 2**63}]
+
+
+@pytest.mark.parametrize("fields", UNSTORABLE)
+async def test_a_value_that_cannot_even_be_sent_is_no_unknown_outcome(
+    store: PostgresStore, fields: dict[str, Any]
+) -> None:
+    await accept(store, "first")  # by which the room is known
+    with pytest.raises(ValueError, match="cannot keep this"):
+        await store.accept([a_request("good"), a_request("bad", **fields)], limits=LIMITS)
+    assert await store.transaction("good") is None
+
+
+async def test_nor_is_it_one_of_an_owner(store: PostgresStore) -> None:
+    lease = await take(store)
+    [tx] = await accept(store, "tx")
+    with pytest.raises(ValueError, match="cannot keep this"):
+        await store.commit(Change(transactions=(replace(tx, version=2, failure="\ud800"),)), lease)
+    assert await store.transaction("tx") == tx
+
+
+async def test_a_key_that_is_removed_meanwhile_is_not_accepted_again_whatever_the_server_s_rules(
+    postgres: Cluster,
+) -> None:
+    """Each step must see what was committed before it: where one statement would not, several do it."""
+    keeper = await asyncpg.connect(postgres.dsn)
+    await keeper.execute("ALTER DATABASE postgres SET default_transaction_isolation = 'repeatable read'")
+    try:
+        async with on_postgres(postgres) as store:
+            await store.declare([LANE])
+            await accept(store, "first")
+            await store.accept([a_request("known", idempotency_key="k")], limits=LIMITS)
+            moving = keeper.transaction(isolation="read_committed")
+            await moving.start()
+            await keeper.execute(f"""
+                SELECT pg_advisory_xact_lock(hashtextextended('"{store.schema}".keys', 0));
+                SET LOCAL session_replication_role = replica;
+                INSERT INTO "{store.schema}".removed (tenant, idempotency_key, id, body_hash, removed_at)
+                SELECT tenant, idempotency_key, id, body_hash, 1 FROM "{store.schema}".transactions WHERE id = 'known';
+                DELETE FROM "{store.schema}".transactions WHERE id = 'known'
+            """)
+            again = store.accept([a_request("again", idempotency_key="k")], limits=LIMITS)
+            answering = await begun(store, again)
+            assert not answering.done()
+            await moving.commit()
+            assert await answering == [Removed("known")]
+            lease = await take(store)
+            [tx] = await accept(store, "last")
+            await assign(store, lease, (tx, 0))
+    finally:
+        await keeper.execute("ALTER DATABASE postgres RESET default_transaction_isolation")
+        await keeper.close()
+
+
+async def test_a_server_that_acknowledges_early_does_not_do_so_for_what_is_done_at_once(postgres: Cluster) -> None:
+    """Asked within the very transaction that the function is."""
+    keeper = await asyncpg.connect(postgres.dsn)
+    await keeper.execute("ALTER DATABASE postgres SET synchronous_commit = off")
+    try:
+        async with on_postgres(postgres) as store:
+            await store.declare([LANE])
+            await sql(store, "CREATE TABLE said (setting TEXT)")
+            await sql(
+                store,
+                "CREATE FUNCTION nonchalant.say() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN"
+                " INSERT INTO nonchalant.said VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$",
+            )
+            await sql(
+                store,
+                "CREATE CONSTRAINT TRIGGER says AFTER INSERT ON nonchalant.tellings"
+                " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION nonchalant.say()",
+            )
+            await accept(store, "first")
+            [tx] = await accept(store, "at once")
+            await assign(store, await take(store), (tx, 0))
+            assert {row[0] for row in await sql(store, "SELECT setting FROM said")} == {"local"}
+    finally:
+        await keeper.execute("ALTER DATABASE postgres RESET synchronous_commit")
+        await keeper.close()
+
+
+# the functions
+
+
+async def test_a_later_migration_may_make_them_anew(postgres: Cluster) -> None:
+    known = postgres_schema.known()
+    anew = at_once.functions(queries.load("postgres")).replace("stall_for TEXT", "stall_for TEXT, more TEXT")
+    installation = Installation.parse(f"{postgres.dsn}?schema=made_anew")
+    steps = [*known, Migration(known[-1].version + 1, "functions", anew)]
+    await postgres_schema.migrate(installation, "x", steps)
+    keeper = await asyncpg.connect(postgres.dsn)
+    try:
+        found = await keeper.fetch("SELECT proname FROM pg_proc WHERE pronamespace = 'made_anew'::REGNAMESPACE")
+        assert sorted(row["proname"] for row in found if row["proname"].endswith("at_once")) == [
+            at_once.ACCEPT,
+            at_once.COMMIT,
+        ]
+    finally:
+        await keeper.close()
+
+
+def test_who_changes_a_statement_of_theirs_writes_a_migration() -> None:
+    """They are made when the schema is: an installation that has it would keep the old ones. Until the first release, the
+    digest may be renewed instead."""
+    made = sha256(at_once.functions(queries.load("postgres")).encode()).hexdigest()
+    assert made == DIGEST

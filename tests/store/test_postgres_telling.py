@@ -11,6 +11,7 @@ import pytest
 
 from nonchalant.lifecycle import Cancelled, step
 from nonchalant.model import Change, Event, Lease
+from nonchalant.store import postgres
 from nonchalant.store.postgres import PostgresStore, _numbered
 from nonchalant.store.talk import Fence, Procedure, Tell
 from nonchalant.wishes import Sync, Wish
@@ -247,3 +248,24 @@ async def test_a_telling_goes_with_the_last_that_was_told_in_it(store: PostgresS
     await sql(store, "UPDATE told_events SET at = 0")
     await store.forget_settled(older_than=1, limit=99)
     assert await tellings() == 0
+
+
+async def test_many_that_have_no_position_yet_get_them_in_steps_and_in_order(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "NUMBERED_AT_ONCE", 3)
+    lease = await take(store)
+    start = await store.last_position()
+    for number in range(10):
+        await store.commit(Change(events=(told(number), told(number))), lease)
+    steps, write = [], store._write
+
+    async def counted(procedure: Procedure[int], **how: bool) -> int:
+        steps.append(procedure)
+        return await write(procedure, **how)
+
+    monkeypatch.setattr(store, "_write", counted)
+    found = await store.events_after(start, limit=99)
+    assert len(steps) == 4
+    assert [event.position for event in found] == list(range(start + 1, start + 21))
+    assert [event.data["number"] for event in found] == [number for number in range(10) for _ in range(2)]

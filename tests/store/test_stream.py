@@ -4,13 +4,13 @@ import asyncio
 
 from nonchalant.access import LanePattern
 from nonchalant.interest import Interest
-from nonchalant.model import Event
+from nonchalant.model import Change, Event
 from nonchalant.notify import Doorbells, Notifier
 from nonchalant.ports import EventRange, Store
 from nonchalant.store.contract import SqlStore
 from nonchalant.stream import Stream
 from tests.examples import LANE
-from tests.store.acts import OTHER_LANE, ManualClock, accept
+from tests.store.acts import OTHER_LANE, ManualClock, accept, take
 from tests.store.test_retention import DAY, KEPT, run
 
 
@@ -24,28 +24,42 @@ async def all_of(stream: Stream, after: int = 0, limit: int = 3) -> list[Event]:
     return found
 
 
-async def drain(notifier: Notifier, stream: Stream) -> None:
-    assert not stream.news.is_set()  # whoever asks for it waits
-    await notifier.drain()
-
-
 async def test_what_is_told_while_nobody_listens_is_read_by_whoever_comes_later(store: Store) -> None:
     stream = Stream(store)
     notifier = Notifier(store, [stream])
-    await drain(notifier, stream)
-    await accept(store, "heard")
-    await drain(notifier, stream)
-    start = await store.last_position()
+    with stream.heard():
+        await notifier.drain()
+        await accept(store, "heard")
+        await notifier.drain()
+        start = await store.last_position()
     await accept(store, "missed")
     await notifier.drain()
     await accept(store, "missed too")
     await notifier.drain()
-    news = stream.news
-    await accept(store, "heard again")
-    await notifier.drain()
-    assert news.is_set()
-    assert [event.tx_id for event in await all_of(stream, start)] == ["missed", "missed too", "heard again"]
-    assert [event.tx_id for event in await all_of(stream)] == ["heard", "missed", "missed too", "heard again"]
+    with stream.heard():
+        news = stream.news
+        assert [event.tx_id for event in await all_of(stream, start)] == ["missed", "missed too"]
+        await accept(store, "heard again")
+        await notifier.drain()
+        assert news.is_set()
+        assert [event.tx_id for event in await all_of(stream, start)] == ["missed", "missed too", "heard again"]
+        assert [event.tx_id for event in await all_of(stream)] == ["heard", "missed", "missed too", "heard again"]
+    assert not stream.is_wanted
+
+
+async def test_whoever_is_busy_when_something_is_told_finds_it_when_he_looks(store: Store) -> None:
+    """However many drains there were since he asked for news."""
+    stream = Stream(store)
+    notifier = Notifier(store, [stream])
+    with stream.heard():
+        await notifier.drain()
+        start = await store.last_position()
+        for name in ("a", "b", "c"):
+            await accept(store, name)
+            await notifier.drain()
+        news = stream.news
+        assert [event.tx_id for event in await all_of(stream, start)] == ["a", "b", "c"]
+        assert not news.is_set()
 
 
 async def test_whoever_waits_for_one_transaction_looks_once_when_listening_begins_anew(store: Store) -> None:
@@ -64,12 +78,13 @@ async def test_what_is_remembered_and_what_is_read_are_the_same_stream(store: St
     stream = Stream(store, remembered=4)
     notifier = Notifier(store, [stream])
     await accept(store, "before")
-    await drain(notifier, stream)  # from now on
-    for number in range(15):
-        await accept(store, f"a{number}", f"b{number}")
-        if number % 2:
-            await drain(notifier, stream)
-    await drain(notifier, stream)
+    with stream.heard():
+        await notifier.drain()  # from now on
+        for number in range(15):
+            await accept(store, f"a{number}", f"b{number}")
+            if number % 2:
+                await notifier.drain()
+        await notifier.drain()
     everything = list(await store.events_after(0, limit=1_000))
     assert len(stream._recent) < 15
     for start in (0, *(event.position for event in everything)):
@@ -94,12 +109,13 @@ async def test_news_wake_everybody_who_waits_and_none_is_lost(store: Store) -> N
                 await news.wait()
         return found
 
-    readers = [asyncio.create_task(read(5)) for _ in range(3)]
-    for number in range(5):
-        await accept(store, f"t{number}")
-        await notifier.drain()
-    async with asyncio.timeout(60):
-        everybody = await asyncio.gather(*readers)
+    with stream.heard():
+        readers = [asyncio.create_task(read(5)) for _ in range(3)]
+        for number in range(5):
+            await accept(store, f"t{number}")
+            await notifier.drain()
+        async with asyncio.timeout(60):
+            everybody = await asyncio.gather(*readers)
     for found in everybody:
         assert [event.tx_id for event in found] == [f"t{number}" for number in range(5)]
 
@@ -153,3 +169,43 @@ async def test_the_last_position_stays_when_its_event_goes(store: SqlStore, cloc
     assert await store.event_range() == EventRange(last, last)
     await accept(store, "next")
     assert [event.position for event in await store.events_after(last, limit=10)] == [last + 1]
+
+
+async def test_what_retention_takes_away_before_anybody_read_it_is_known_too(
+    store: SqlStore, clock: ManualClock
+) -> None:
+    lease = await take(store)
+    seen = await store.last_position()
+    told = Event(kind="lane.filled", lane=LANE, at=clock.now())
+    await store.commit(Change(events=(told,)), lease)
+    clock.pass_seconds(31 * DAY)
+    await store.forget_settled(older_than=KEPT, limit=100)
+    assert (await store.event_range()).forgotten > seen
+
+
+async def test_what_nobody_has_read_yet_is_found_by_its_time(store: SqlStore, clock: ManualClock) -> None:
+    since = clock.now()
+    await accept(store, "one")
+    await accept(store, "two")
+    found = await store.position_since(since)
+    assert found is not None
+    assert [event.tx_id for event in await store.events_after(found - 1, limit=9)] == ["one", "two"]
+
+
+async def test_events_get_their_positions_also_while_nobody_listens(store: SqlStore) -> None:
+    notifier = Notifier(store, [])
+    asked: list[str] = []
+    last_position = store.last_position
+
+    async def counted() -> int:
+        asked.append("last")
+        return await last_position()
+
+    store.last_position = counted  # type: ignore[method-assign]
+    notifier.tell()
+    for _ in range(3):
+        await notifier.number()
+    assert len(asked) == 1  # nothing was told since
+    notifier.tell()
+    await notifier.number()
+    assert len(asked) == 2

@@ -104,24 +104,25 @@ async def _frames(front: Front, call: Call, interest: Interest, past: Page) -> A
         # Whoever loses the connection before the first event comes back to here, not to some later time.
         yield f"id: {after}\n\n".encode()
         told_upto = after
-        while not any(end.done() for end in ends):
-            news = stream.news
-            try:
-                await front.gate.recognise(call)  # who was let in may have lost his key since
-                page = await stream.page(after)
-                seen = await stream.seen_by(interest, page.told)
-            except NonchalantError as error:
-                yield f": {error}\n\n".encode()  # and the client comes back, to where it was
-                return
-            for piece in _pieces(seen):
-                yield piece
-            if seen:
-                told_upto = seen[-1].event.position
-            after = page.upto
-            if not page.told and not await _wait(news, ends):
-                # Where it stands goes along, or a client that wants little would come back to long ago.
-                yield _heartbeat(told_upto, after)
-                told_upto = after
+        with stream.heard():
+            while not any(end.done() for end in ends):
+                news = stream.news
+                try:
+                    await front.gate.recognise(call)  # who was let in may have lost his key since
+                    page = await stream.page(after)
+                    seen = await stream.seen_by(interest, page.told)
+                except NonchalantError as error:
+                    yield f": {error}\n\n".encode()  # and the client comes back, to where it was
+                    return
+                for piece in _pieces(seen):
+                    yield piece
+                if seen:
+                    told_upto = seen[-1].event.position
+                after = page.upto
+                if not page.told and not await _wait(news, ends):
+                    # Where it stands goes along, or a client that wants little would come back to long ago.
+                    yield _heartbeat(told_upto, after)
+                    told_upto = after
         if front.closing:
             yield b": this node stops\n\n"
     finally:

@@ -45,10 +45,28 @@ _OF_LANES: Final = {"chain_id": "BIGINT[]", "address": "TEXT[]"}
 
 # As for every other transaction: see `connections`.
 _BY_KEYS: Final = "SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off SET jit = off"
-_PREPARED: Final = """    PERFORM set_config('lock_timeout', stall_for, TRUE);
+# Each step must see what was committed before it: else a key that was removed meanwhile would be accepted again.
+_PREPARED: Final = f"""    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('transaction_read_only')::BOOLEAN THEN
+        verdict := '{NOT_ORDINARY}';
+        RETURN;
+    END IF;
+    PERFORM set_config('lock_timeout', stall_for, TRUE);
     IF current_setting('synchronous_commit') = 'off' THEN
         PERFORM set_config('synchronous_commit', 'local', TRUE);
     END IF;"""
+_DROPPED: Final = f"""DO $$
+DECLARE
+    earlier REGPROCEDURE;
+BEGIN
+    FOR earlier IN
+        SELECT p.oid FROM pg_proc AS p JOIN pg_class AS c ON c.relnamespace = p.pronamespace
+        WHERE c.oid = 'nonchalant.meta'::REGCLASS AND p.proname IN ('{COMMIT}', '{ACCEPT}')
+    LOOP
+        EXECUTE 'DROP FUNCTION ' || earlier;
+    END LOOP;
+END $$;
+"""  # noqa: S608 - of our own SQL
 _LISTED: Final = re.compile(r"(?<!:):(\w+)::(\w+\[\])")
 _VALUE: Final = re.compile(r"(?<!:):(\w+)")
 
@@ -94,8 +112,8 @@ def _call(name: str, arguments: Mapping[str, str]) -> str:
 
 
 def functions(texts: Mapping[str, str]) -> str:
-    """What a migration makes."""
-    return _function_of_commits(texts) + "\n" + _function_of_acceptance(texts)
+    """What a migration makes, in place of those that an earlier one made."""
+    return f"{_DROPPED}\n{_function_of_commits(texts)}\n{_function_of_acceptance(texts)}"
 
 
 def _function_of_acceptance(texts: Mapping[str, str]) -> str:

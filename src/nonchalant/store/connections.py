@@ -162,8 +162,11 @@ def _outcome(connection: asyncpg.Connection) -> Iterator[None]:
 
 
 def _has_refused(error: asyncpg.PostgresError) -> bool:
-    """Whether it is an answer: nothing happened. Anything worse ends the session, and may have come after the commit."""
-    return bool(getattr(error, "severity_en", error.severity) == "ERROR")
+    """Whether it is an answer: nothing happened. Anything worse ends the session, and may have come after the commit.
+
+    One without a severity is the driver's own: it could not even ask.
+    """
+    return getattr(error, "severity_en", error.severity) in ("ERROR", None)
 
 
 async def roll_back(connection: asyncpg.Connection) -> None:

@@ -132,6 +132,8 @@ class SqlStore(ABC):
         return await self._write(wishing.forget_replies(older_than))
 
     async def forget_settled(self, *, older_than: Millis, limit: int) -> bool:
+        # What goes has a position: whoever stopped reading before it is told that something is missing.
+        await self.last_position()
         return await self._write(retention.forget(older_than, limit))
 
     async def control(self, lane: LaneKey, mode: Mode, reason: str) -> Control:

@@ -12,7 +12,7 @@ from nonchalant.access import LanePattern
 from nonchalant.errors import DeliveryLost, RowMoved
 from nonchalant.ports import Roll, WebhookOwner, WebhookWork
 from nonchalant.store.rows import Row, to_json
-from nonchalant.store.talk import Ask, Procedure, ask, ask_for_each, change, change_each, millis, now
+from nonchalant.store.talk import Ask, Number, Procedure, ask, ask_for_each, change, change_each, millis, now
 from nonchalant.webhooks import Delivery, DeliveryState, LiveSecret, Parcel, Webhook
 from nonchalant.words import Millis
 
@@ -138,6 +138,7 @@ def forget(older_than: Millis, limit: int) -> Procedure[int]:
 
 
 def position_since(since: Millis) -> Procedure[int | None]:
+    yield Number()
     found = yield from ask("position_since", since=since)
     return int(found[0]["position"]) if found else None
 

@@ -53,6 +53,9 @@ T = TypeVar("T")
 FOR_WORK = 10
 FOR_LEASES = 2
 
+# Tellings that get their positions in one commit: some tenth of a second.
+NUMBERED_AT_ONCE = 10_000
+
 LOST_COMMITS = "the store has lost commits; every lane is compared with its chain first"
 
 
@@ -164,15 +167,14 @@ class PostgresStore(SqlStore):
         return before
 
     async def commit(self, change: Change, lease: Lease) -> None:
-        if at_once.is_ordinary(change):
-            await self._commit_at_once(change, lease)
-        else:
+        if not (at_once.is_ordinary(change) and await self._commit_at_once(change, lease)):
             await super().commit(change, lease)
         if change.events:
             self._wake()
 
-    async def _commit_at_once(self, change: Change, lease: Lease) -> None:
-        """In one round trip, which is the whole transaction."""
+    async def _commit_at_once(self, change: Change, lease: Lease) -> bool:
+        """In one round trip, which is the whole transaction. False: this server has other rules for one, and nothing was
+        done."""
         seen, incarnation = self._seen, self._incarnation
         told, about = _told(change.events)
         groups = {**at_once.parts_of(change, lease), "insert_event": told}
@@ -188,6 +190,8 @@ class PostgresStore(SqlStore):
             at_once.COMMIT, {f"{part}_": rows for part, rows in groups.items()}, given
         )
         row = await self._work.commit_alone(statement.sql, values)
+        if row["verdict"] == at_once.NOT_ORDINARY:
+            return False
         found = Whereabouts(None, row["found_timeline"], row["found_wal"], row["found_home"])
         if row["verdict"] == at_once.LEASE_LOST:
             raise LeaseLost(f"lease of {lease.lane} at epoch {lease.epoch} is not ours any more")
@@ -196,6 +200,7 @@ class PostgresStore(SqlStore):
             await self._raise_incarnation(found, incarnation, seen)
             raise LeaseLost(LOST_COMMITS)
         self._remember([found], incarnation)
+        return True
 
     def _wake(self, *lanes: LaneKey) -> None:
         if self.wakes is not None:
@@ -343,7 +348,8 @@ class PostgresStore(SqlStore):
             case Number():
                 if (await self._take(connection, Ask("unnumbered"))).rows:
                     with suppress(Locked):  # somebody else is at it, or froze there: what has a position can be read
-                        await self._write(_numbered())
+                        while await self._write(_numbered()) == NUMBERED_AT_ONCE:
+                            pass
                 return Answer()
 
     async def _ask(
@@ -412,15 +418,17 @@ def _raised(found: Whereabouts, known: int) -> Procedure[int]:
     return int(position.rows[0]["incarnation"])
 
 
-def _numbered() -> Procedure[None]:
-    """Give positions to what is committed. Of what tells the same again, only the first and the newest stay."""
+def _numbered() -> Procedure[int]:
+    """Give positions to what is committed, to so many tellings at most; how many there were. Of what tells the same again,
+    only the first and the newest stay."""
     locked = yield Ask("lock_numbering")
     last = {"last": locked.rows[0]["last"]}
     # First of all: each of these sees what was committed before it began, and they must mean the same events.
-    yield Ask("number_events", last)
+    numbered = yield Ask("number_events", {**last, "limit": NUMBERED_AT_ONCE})
     yield Ask("join_repeats", last)
     yield Ask("drop_repeats", last)
     yield Ask("end_numbering")
+    return numbered.count
 
 
 def _parsed(url: str) -> Installation:

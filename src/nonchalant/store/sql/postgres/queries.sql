@@ -757,10 +757,11 @@ SELECT 1 FROM nonchalant.tellings WHERE base IS NULL LIMIT 1;
 SELECT last FROM nonchalant.numbering FOR UPDATE;
 
 -- number_events --
--- In the order in which they were told: what caused another was told before it.
+-- In the order in which they were told: what caused another was told before it. No more at once than take a moment.
 WITH fresh AS (
-    SELECT telling, (sum(events) OVER (ORDER BY telling) - events)::BIGINT AS before FROM nonchalant.tellings
-    WHERE base IS NULL
+    SELECT telling, (sum(events) OVER (ORDER BY telling) - events)::BIGINT AS before FROM (
+        SELECT telling, events FROM nonchalant.tellings WHERE base IS NULL ORDER BY telling LIMIT :limit
+    ) AS lowest
 )
 UPDATE nonchalant.tellings AS t SET base = :last + 1 + fresh.before FROM fresh WHERE t.telling = fresh.telling;
 
