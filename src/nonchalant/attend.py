@@ -44,6 +44,7 @@ async def attend(desk: Desk) -> bool:
     """Tell what came of the hook's answers, and ask it what is due. True: something changed."""
     if desk.adviser is None:
         return False
+    desk.check_lease()  # past its end another owner may ask already
     work = desk.work()
     _hear(desk, work)
     due = await _due(desk) if desk.asking is None else []

@@ -108,7 +108,11 @@ class Sending(Struct, frozen=True):
         said = self.said
         if fate is Fate.ACCEPTED:
             said = {**said, endpoint: ACCEPTED}
-        elif rejection is not None and fate is not Fate.POSSIBLY_SENT:
+        elif rejection is not None and (
+            fate is not Fate.POSSIBLY_SENT
+            # One that had taken it may have executed it.
+            or (rejection is Rejection.NONCE_TOO_LOW and said.get(endpoint) != ACCEPTED)
+        ):
             said = {**said, endpoint: rejection.value}
         return replace(
             self,
@@ -342,6 +346,8 @@ def is_refused_for_good(slot: Slot, sending: Sending, endpoints: int) -> bool:
     """
     if slot.wanted is not Wanted.PAYLOAD or slot.tx_id is None or sending.accepted or sending.under_way:
         return False
+    if Rejection.NONCE_TOO_LOW.value in sending.said.values():
+        return False  # its nonce is used: what that means for it, the chain tells
     if len(sending.refused_by) >= endpoints:
         return sending.rounds > 1
     vague = any(BY_NAME.get(said) in VAGUE for said in sending.said.values())
