@@ -164,6 +164,14 @@ class Engine:
         # One that does not end is left: what it still wants to write, the store refuses.
         await within(self._clock, CANCEL_SECONDS, ending)
         await self.cluster.leave()
+        await self._number_what_was_told()
+
+    async def _number_what_was_told(self) -> None:
+        """There may be no other node that does."""
+        self.notifier.tell()
+        numbering = asyncio.create_task(self._guarded("numbering", self.notifier.number()))
+        await within(self._clock, CANCEL_SECONDS, [numbering])
+        numbering.cancel()
 
     def poke(self, lane: LaneKey) -> None:
         """Something is wanted of this lane. A poke may be lost: the sweep finds the work all the same."""
