@@ -73,6 +73,10 @@ CANCEL_SECONDS = 1.0
 REST_SECONDS = 0.5
 LONGEST_REST_SECONDS = 30.0
 
+# How long after its start a node leaves what is past its deadline to whoever compares its lane with the chain first. Not
+# for ever: a chain that cannot be reached keeps nothing from expiring.
+UNSURE_SECONDS = 15.0
+
 # How long the granting of what a hook wants is waited for, beside the lane's work.
 ANSWER_SECONDS = 10.0
 
@@ -125,6 +129,7 @@ class Engine:
         self._workers: dict[LaneKey, asyncio.Task[None]] = {}
         self._services: list[asyncio.Task[None]] = []
         self._elsewhere: frozenset[LaneKey] = frozenset()  # lanes that others worked when we last looked
+        self._began = 0.0
         self._compared: set[LaneKey] = set()  # lanes of which we saw since our start what their chain says
         self._unsure: frozenset[LaneKey] = frozenset()  # lanes with work of which nobody has, when we last looked
         self._sweep_now = asyncio.Event()
@@ -135,6 +140,7 @@ class Engine:
 
     async def start(self) -> None:
         """Declare the lanes and begin; what was left undone is found by the first sweep."""
+        self._began = self._clock.monotonic()
         await self._store.declare(list(self._signers))
         await self.cluster.beat()
         for chain_id, follower in self.followers.items():
@@ -282,7 +288,8 @@ class Engine:
     async def _keep_house(self) -> None:
         if self._stopped.is_set():
             return
-        if await self._housekeeping.round(self._unsure - self._compared):
+        is_young = self._clock.monotonic() - self._began < UNSURE_SECONDS
+        if await self._housekeeping.round(self._unsure - self._compared if is_young else ()):
             self.notifier.tell()
         await self.notifier.number()
 

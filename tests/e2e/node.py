@@ -15,7 +15,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from nonchalant import logs
@@ -72,7 +72,8 @@ async def run(options: argparse.Namespace) -> None:
     at = None if options.crash_at is None else Point.parse(options.crash_at)
     points = CrashPoints(at, reached=show if options.list_points else None)
     wrap = Wrap(store=points.store, endpoint=points.endpoint, signer=points.signer)
-    async with Nonchalant.open(options.config, wrap=wrap) as node:
+    # Somebody listens, so that events are read back too.
+    async with Nonchalant.open(options.config, wrap=wrap) as node, heard(node):
         print("ready", flush=True)
         acks = Acks(options.acks)
         lines = [json.loads(line) for line in options.requests.read_text().splitlines()]
@@ -86,6 +87,12 @@ async def run(options: argparse.Namespace) -> None:
             await stopped
         client.cancel()
         await asyncio.wait([client])
+
+
+@contextlib.asynccontextmanager
+async def heard(node: Nonchalant) -> AsyncIterator[None]:
+    with node.stream.heard():
+        yield
 
 
 def show(number: int, point: Point) -> None:

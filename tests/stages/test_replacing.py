@@ -215,6 +215,7 @@ async def test_after_a_cancel_a_replacement_is_refused_and_the_cancel_goes_on(ri
     [tx] = await sent(rig, "pay")
     await rig.asking.cancel(tx.id, patience=PATIENCE)
     await rig.tells(tx, "attempt.bumped")
+    await rig.advance(1.0)  # until it is told that nodes took it
     assert await refused_for(rig, tx, rig.payload("other")) == "already_cancelled"
     assert (await rig.ends(tx)).state is State.CANCELLED
 
