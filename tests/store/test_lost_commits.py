@@ -178,6 +178,7 @@ async def test_of_a_commit_whose_connection_ends_under_way_nobody_knows_what_bec
     server.start()
     with pytest.raises(CommitUnknown):  # the driver finds out by this very statement
         await one.commit(filler(lease, 1), lease)
+    await heard_of_it()
     again = await take(one)
     loaded = await one.load(again)
     await one.commit(filler(again, len(loaded.slots)), again)
