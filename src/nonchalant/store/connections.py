@@ -164,9 +164,11 @@ def _outcome(connection: asyncpg.Connection) -> Iterator[None]:
 def _has_refused(error: asyncpg.PostgresError) -> bool:
     """Whether it is an answer: nothing happened. Anything worse ends the session, and may have come after the commit.
 
-    One without a severity is the driver's own: it could not even ask.
+    The driver's own errors have no severity: that a value cannot be written says that nothing was sent, that the connection
+    is gone says nothing.
     """
-    return getattr(error, "severity_en", error.severity) in ("ERROR", None)
+    severity = getattr(error, "severity_en", error.severity)
+    return severity == "ERROR" or (severity is None and isinstance(error, asyncpg.DataError))
 
 
 async def roll_back(connection: asyncpg.Connection) -> None:
