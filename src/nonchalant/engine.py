@@ -170,7 +170,8 @@ class Engine:
         # One that does not end is left: what it still wants to write, the store refuses.
         await within(self._clock, CANCEL_SECONDS, ending)
         await self.cluster.leave()
-        await self._number_what_was_told()
+        if self.notifier.sinks:
+            await self._number_what_was_told()
 
     async def _number_what_was_told(self) -> None:
         """There may be no other node that does."""
