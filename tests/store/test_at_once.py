@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from hashlib import sha256
 from typing import Any, NoReturn
 
@@ -150,64 +152,67 @@ async def test_nor_is_it_one_of_an_owner(store: PostgresStore) -> None:
     assert await store.transaction("tx") == tx
 
 
+@asynccontextmanager
+async def ruled(postgres: Cluster, rule: str) -> AsyncIterator[asyncpg.Connection]:
+    """A server whose database has this rule for whoever says nothing else, and somebody else who uses it."""
+    keeper = await asyncpg.connect(postgres.dsn)
+    await keeper.execute(f"ALTER DATABASE postgres SET {rule}")
+    try:
+        yield keeper
+    finally:
+        await keeper.execute(f"ALTER DATABASE postgres RESET {rule.partition(' ')[0]}")
+        await keeper.close()
+
+
 async def test_a_key_that_is_removed_meanwhile_is_not_accepted_again_whatever_the_server_s_rules(
     postgres: Cluster,
 ) -> None:
     """Each step must see what was committed before it: where one statement would not, several do it."""
-    keeper = await asyncpg.connect(postgres.dsn)
-    await keeper.execute("ALTER DATABASE postgres SET default_transaction_isolation = 'repeatable read'")
-    try:
-        async with on_postgres(postgres) as store:
-            await store.declare([LANE])
-            await accept(store, "first")
-            await store.accept([a_request("known", idempotency_key="k")], limits=LIMITS)
-            moving = keeper.transaction(isolation="read_committed")
-            await moving.start()
-            await keeper.execute(f"""
-                SELECT pg_advisory_xact_lock(hashtextextended('"{store.schema}".keys', 0));
-                SET LOCAL session_replication_role = replica;
-                INSERT INTO "{store.schema}".removed (tenant, idempotency_key, id, body_hash, removed_at)
-                SELECT tenant, idempotency_key, id, body_hash, 1 FROM "{store.schema}".transactions WHERE id = 'known';
-                DELETE FROM "{store.schema}".transactions WHERE id = 'known'
-            """)
-            again = store.accept([a_request("again", idempotency_key="k")], limits=LIMITS)
-            answering = await begun(store, again)
-            assert not answering.done()
-            await moving.commit()
-            assert await answering == [Removed("known")]
-            lease = await take(store)
-            [tx] = await accept(store, "last")
-            await assign(store, lease, (tx, 0))
-    finally:
-        await keeper.execute("ALTER DATABASE postgres RESET default_transaction_isolation")
-        await keeper.close()
+    async with (
+        ruled(postgres, "default_transaction_isolation = 'repeatable read'") as keeper,
+        on_postgres(postgres) as store,
+    ):
+        await store.declare([LANE])
+        await accept(store, "first")
+        await store.accept([a_request("known", idempotency_key="k")], limits=LIMITS)
+        moving = keeper.transaction(isolation="read_committed")
+        await moving.start()
+        await keeper.execute(f"""
+            SELECT pg_advisory_xact_lock(hashtextextended('"{store.schema}".keys', 0));
+            SET LOCAL session_replication_role = replica;
+            INSERT INTO "{store.schema}".removed (tenant, idempotency_key, id, body_hash, removed_at)
+            SELECT tenant, idempotency_key, id, body_hash, 1 FROM "{store.schema}".transactions WHERE id = 'known';
+            DELETE FROM "{store.schema}".transactions WHERE id = 'known'
+        """)
+        again = store.accept([a_request("again", idempotency_key="k")], limits=LIMITS)
+        answering = await begun(store, again)
+        assert not answering.done()
+        await moving.commit()
+        assert await answering == [Removed("known")]
+        lease = await take(store)
+        [tx] = await accept(store, "last")
+        await assign(store, lease, (tx, 0))
 
 
 async def test_a_server_that_acknowledges_early_does_not_do_so_for_what_is_done_at_once(postgres: Cluster) -> None:
     """Asked within the very transaction that the function is."""
-    keeper = await asyncpg.connect(postgres.dsn)
-    await keeper.execute("ALTER DATABASE postgres SET synchronous_commit = off")
-    try:
-        async with on_postgres(postgres) as store:
-            await store.declare([LANE])
-            await sql(store, "CREATE TABLE said (setting TEXT)")
-            await sql(
-                store,
-                "CREATE FUNCTION nonchalant.say() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN"
-                " INSERT INTO nonchalant.said VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$",
-            )
-            await sql(
-                store,
-                "CREATE CONSTRAINT TRIGGER says AFTER INSERT ON nonchalant.tellings"
-                " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION nonchalant.say()",
-            )
-            await accept(store, "first")
-            [tx] = await accept(store, "at once")
-            await assign(store, await take(store), (tx, 0))
-            assert {row[0] for row in await sql(store, "SELECT setting FROM said")} == {"local"}
-    finally:
-        await keeper.execute("ALTER DATABASE postgres RESET synchronous_commit")
-        await keeper.close()
+    async with ruled(postgres, "synchronous_commit = off"), on_postgres(postgres) as store:
+        await store.declare([LANE])
+        await sql(store, "CREATE TABLE said (setting TEXT)")
+        await sql(
+            store,
+            "CREATE FUNCTION nonchalant.say() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN"
+            " INSERT INTO nonchalant.said VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$",
+        )
+        await sql(
+            store,
+            "CREATE CONSTRAINT TRIGGER says AFTER INSERT ON nonchalant.tellings"
+            " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION nonchalant.say()",
+        )
+        await accept(store, "first")
+        [tx] = await accept(store, "at once")
+        await assign(store, await take(store), (tx, 0))
+        assert {row[0] for row in await sql(store, "SELECT setting FROM said")} == {"local"}
 
 
 # the functions

@@ -249,15 +249,21 @@ ORDER BY 1, 2, 3, 4
 """
 
 
+async def first_version(postgres: Cluster, schema: str) -> Installation:
+    """An installation as it was made at first, whatever the code says now."""
+    frozen = (ROOT / "tests" / "data" / "postgres-schema-1.sql").read_text()
+    installation = Installation.parse(f"{postgres.dsn}?schema={schema}")
+    async with postgres_schema.connected(installation) as connection:
+        await connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+        await postgres_schema.advance(connection, installation, [Migration(1, "schema", frozen)], "x")
+    return installation
+
+
 async def test_an_installation_of_the_first_version_is_led_to_the_schema_that_a_new_one_has(
     store: PostgresStore, postgres: Cluster
 ) -> None:
     """Whoever changes the schema writes a migration; until the first release, the copy may be renewed instead."""
-    frozen = (ROOT / "tests" / "data" / "postgres-schema-1.sql").read_text()
-    installation = Installation.parse(f"{postgres.dsn}?schema=frozen")
-    async with postgres_schema.connected(installation) as connection:
-        await connection.execute("DROP SCHEMA IF EXISTS frozen CASCADE")
-        await postgres_schema.advance(connection, installation, [Migration(1, "schema", frozen)], "x")
+    installation = await first_version(postgres, "frozen")
     await postgres_schema.migrate(installation, "x")
     old = await open_patiently(f"{postgres.dsn}?schema=frozen")
     found, new = [
@@ -271,11 +277,8 @@ async def test_an_installation_of_the_first_version_is_led_to_the_schema_that_a_
 async def test_what_was_told_before_the_step_keeps_its_position_and_what_had_none_gets_the_next(
     postgres: Cluster,
 ) -> None:
-    frozen = (ROOT / "tests" / "data" / "postgres-schema-1.sql").read_text()
-    installation = Installation.parse(f"{postgres.dsn}?schema=told")
+    installation = await first_version(postgres, "told")
     async with postgres_schema.connected(installation) as connection:
-        await connection.execute("DROP SCHEMA IF EXISTS told CASCADE")
-        await postgres_schema.advance(connection, installation, [Migration(1, "schema", frozen)], "x")
         await connection.execute(
             "INSERT INTO told.events (position, kind, chain_id, address, at, data)"
             " SELECT position, 'lane.filled', 1, '0x00', at, '{}'"

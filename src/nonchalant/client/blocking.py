@@ -39,7 +39,7 @@ class Loop:
         future = asyncio.run_coroutine_threadsafe(work, self._started())
         try:
             return future.result()
-        except BaseException:
+        except BaseException:  # interrupted, too: nobody waits for it any more
             future.cancel()
             raise
 

@@ -111,13 +111,7 @@ class Connections:
             connection = await self.pool.acquire(timeout=ANSWER_SECONDS)
             try:
                 with _outcome(connection):
-                    try:
-                        return await connection.fetchrow(sql, *values)
-                    except asyncpg.PostgresError as error:
-                        if not _has_refused(error):
-                            raise
-                        refused = error
-                raise refused
+                    return await connection.fetchrow(sql, *values)
             finally:
                 await self.pool.release(connection)
 
@@ -140,29 +134,29 @@ class Connections:
 
 async def commit(connection: asyncpg.Connection) -> None:
     """`CommitUnknown` if nobody can tell whether it happened."""
-    with _outcome(connection):
-        try:
+    try:
+        with _outcome(connection):
             said = await connection.execute("COMMIT")
-        except asyncpg.PostgresError as error:
-            if not _has_refused(error):
-                raise
-            raise StoreUnavailable(f"the store refused the commit: {_words(error)}") from error
+    except asyncpg.PostgresError as error:
+        raise StoreUnavailable(f"the store refused the commit: {_words(error)}") from error
     if said != "COMMIT":
         raise StoreUnavailable("the store rolled the transaction back")
 
 
 @contextmanager
 def _outcome(connection: asyncpg.Connection) -> Iterator[None]:
-    """Whatever ends what commits, other than an answer, leaves it unknown."""
+    """Whatever ends what commits, other than a refusal, leaves it unknown."""
     try:
         yield
     except (asyncpg.PostgresError, *LOST) as error:
+        if isinstance(error, asyncpg.PostgresError) and _has_refused(error):
+            raise
         _cut(connection)
         raise CommitUnknown(f"the commit did not report back: {_words(error)}") from error
 
 
 def _has_refused(error: asyncpg.PostgresError) -> bool:
-    """Whether it is an answer: nothing happened. Anything worse ends the session, and may have come after the commit.
+    """Whether it is a refusal: nothing happened. Anything worse ends the session, and may have come after the commit.
 
     The driver's own errors have no severity: that a value cannot be written says that nothing was sent, that the connection
     is gone says nothing.

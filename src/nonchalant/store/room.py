@@ -21,6 +21,10 @@ class _Counted:
     room: int
     taken: int  # by this node, since
 
+    def has(self, wanted: int, limit: int) -> bool:
+        """Whether so many surely fit, if what was counted can be believed."""
+        return self.limit == limit and (self.taken + wanted) * SHARES <= self.room
+
 
 class KnownRoom:
     """What this node knows of the room in each lane, by the store's clock."""
@@ -31,26 +35,20 @@ class KnownRoom:
     def is_ample(self, lane: LaneKey, limit: int, wanted: int, at: Millis) -> bool:
         """Whether so many surely fit, without counting again. Then they are taken."""
         known = self._lanes.get(lane)
-        if known is None or known.limit != limit or not 0 <= at - known.at < BELIEVED:
-            return False
-        if (known.taken + wanted) * SHARES > known.room:
+        if known is None or not known.has(wanted, limit) or not 0 <= at - known.at < BELIEVED:
             return False
         known.taken += wanted
         return True
 
     def ample_since(self, wanted: Mapping[LaneKey, int], limits: Mapping[LaneKey, int]) -> Millis | None:
-        """When the room was counted in which all of these fit, if it was not too long ago; then they are taken."""
-        known = {lane: self._lanes.get(lane) for lane in wanted}
-        ample = {
-            lane: one
-            for lane, one in known.items()
-            if one is not None and one.limit == limits[lane] and (one.taken + wanted[lane]) * SHARES <= one.room
-        }
-        if len(ample) < len(wanted):
+        """When the room was counted in which all of these fit; then they are taken. None: it must be counted. Whether that
+        was too long ago is for whoever knows what time it is in the store."""
+        known = {lane: self._lanes[lane] for lane in wanted if lane in self._lanes}
+        if not all(lane in known and known[lane].has(wanted[lane], limits[lane]) for lane in wanted):
             return None
-        for lane, one in ample.items():
+        for lane, one in known.items():
             one.taken += wanted[lane]
-        return min(one.at for one in ample.values())
+        return min(one.at for one in known.values())
 
     def counted(self, lane: LaneKey, limit: int, depth: int, wanted: int, at: Millis) -> None:
         """How many waited before so many were to come."""

@@ -786,7 +786,7 @@ FROM told JOIN nonchalant.told_events AS first ON first.told = told.first
 WHERE e.told = told.newest AND told.newest <> told.first;
 
 -- drop_repeats --
--- What lies between the first and the newest of the same fact goes, and with it every telling of which nothing is left.
+-- What lies between the first and the newest of the same fact goes.
 WITH fresh AS (
     SELECT DISTINCT e.fact FROM nonchalant.tellings AS t
     JOIN nonchalant.told_events AS e ON e.told >= t.telling << 20 AND e.told < t.telling + 1 << 20
@@ -799,14 +799,8 @@ WITH fresh AS (
     SELECT told FROM (
         SELECT told, min(told) OVER (PARTITION BY fact) AS first, max(told) OVER (PARTITION BY fact) AS newest FROM numbered
     ) AS ranked WHERE told <> first AND told <> newest
-), gone AS (
-    DELETE FROM nonchalant.told_events AS e USING between_them WHERE e.told = between_them.told RETURNING e.told
 )
-DELETE FROM nonchalant.tellings AS t
-USING (SELECT told >> 20 AS telling, count(*) AS n FROM gone GROUP BY told >> 20) AS less
-WHERE t.telling = less.telling AND less.n = (
-    SELECT count(*) FROM nonchalant.told_events AS e WHERE e.told >= t.telling << 20 AND e.told < t.telling + 1 << 20
-);
+DELETE FROM nonchalant.told_events AS e USING between_them WHERE e.told = between_them.told;
 
 -- end_numbering --
 -- By what was given, not by how many: retention may have taken one of them away meanwhile.
@@ -857,15 +851,8 @@ WHERE s.chain_id = old.chain_id AND s.address = old.address AND s.nonce = old.no
 DELETE FROM nonchalant.attempts WHERE tx_id = ANY (:id::TEXT[]);
 
 -- remove_history --
--- And every telling of which nothing is left.
 WITH gone AS (
     DELETE FROM nonchalant.told_events WHERE tx_id = ANY (:id::TEXT[]) RETURNING told
-), emptied AS (
-    DELETE FROM nonchalant.tellings AS t
-    USING (SELECT told >> 20 AS telling, count(*) AS n FROM gone GROUP BY told >> 20) AS less
-    WHERE t.telling = less.telling AND less.n = (
-        SELECT count(*) FROM nonchalant.told_events AS e WHERE e.told >= t.telling << 20 AND e.told < t.telling + 1 << 20
-    )
 )
 SELECT t.base + (gone.told & 1048575) AS position
 FROM gone JOIN nonchalant.tellings AS t ON t.telling = gone.told >> 20;
@@ -896,12 +883,6 @@ WITH gone AS (
     DELETE FROM nonchalant.told_events WHERE told = ANY (
         ARRAY (SELECT told FROM nonchalant.told_events WHERE tx_id IS NULL AND at < :before LIMIT :limit)
     ) RETURNING told
-), emptied AS (
-    DELETE FROM nonchalant.tellings AS t
-    USING (SELECT told >> 20 AS telling, count(*) AS n FROM gone GROUP BY told >> 20) AS less
-    WHERE t.telling = less.telling AND less.n = (
-        SELECT count(*) FROM nonchalant.told_events AS e WHERE e.told >= t.telling << 20 AND e.told < t.telling + 1 << 20
-    )
 )
 SELECT t.base + (gone.told & 1048575) AS position
 FROM gone JOIN nonchalant.tellings AS t ON t.telling = gone.told >> 20;

@@ -157,6 +157,18 @@ ALTER TABLE nonchalant.told_events ADD PRIMARY KEY (told);
 CREATE UNIQUE INDEX tellings_by_position ON nonchalant.tellings (base) WHERE base IS NOT NULL;
 CREATE INDEX tellings_without_a_position ON nonchalant.tellings (telling) WHERE base IS NULL;
 
+-- A telling goes with the last that was told in it, whoever takes that away.
+CREATE FUNCTION nonchalant.drop_empty_tellings() RETURNS TRIGGER LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM nonchalant.tellings AS t USING (SELECT DISTINCT told >> 20 AS telling FROM gone) AS less
+    WHERE t.telling = less.telling AND NOT EXISTS (
+        SELECT 1 FROM nonchalant.told_events AS e WHERE e.told >= t.telling << 20 AND e.told < t.telling + 1 << 20
+    );
+    RETURN NULL;
+END $$;
+CREATE TRIGGER tellings_have_events AFTER DELETE ON nonchalant.told_events
+REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION nonchalant.drop_empty_tellings();
+
 -- What a lane tells of itself, newest first.
 CREATE INDEX events_of_a_lane ON nonchalant.told_events (chain_id, address, told) WHERE substr(kind, 1, 5) = 'lane.';
 
