@@ -25,7 +25,7 @@ from tests.store.acts import LIMITS, accept, assign, begun, on_a_server, on_post
 
 store = pytest.fixture(on_a_server)
 
-DIGEST = "508d466adefbc6fde13bd82788e166756e55a4f24addbc1da3df8db36fb48394"
+DIGEST = "253bdc8ebc0a0959559f0ce26d1a4b91d2af2b45f9175eb81279f67c45c15635"
 
 
 def forbid(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:

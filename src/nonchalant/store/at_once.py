@@ -1,15 +1,17 @@
-"""What is ordinary as one function of the server: a commit of an owner, an acceptance. One round trip where there were nine.
+"""What is ordinary as one function of the server: commits of owners, an acceptance. One round trip where there were nine.
 
-Whoever sends a few at a time spends most of the time on the way to the database and back. The statements are those of
-`queries.sql`, in the order of `owning.commit` and `accepting.accept`; whatever is not ordinary goes that way.
+Whoever sends a few at a time spends most of the time on the way to the database and back, and so do many lanes that each
+write a little: what they write at the same time is written together. The statements are those of `queries.sql`, in the
+order of `owning.commit` and `accepting.accept`; whatever is not ordinary goes that way.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
+from nonchalant.history import fact_of
 from nonchalant.model import Change, Lease, Request
 from nonchalant.store import rows
 from nonchalant.store.talk import Columns
@@ -38,9 +40,10 @@ NOT_ORDINARY: Final = "not_ordinary"
 LEASE_LOST: Final = "lease_lost"
 COMMITS_LOST: Final = "commits_lost"
 
-_FENCE: Final = {"chain_id": "BIGINT", "address": "TEXT", "owner": "TEXT", "epoch": "BIGINT"}
+_FENCE: Final = {"chain_id": "BIGINT[]", "address": "TEXT[]", "owner": "TEXT[]", "epoch": "BIGINT[]"}
 _SEEN: Final = {"timeline": "BIGINT", "wal": "BIGINT", "home": "BIGINT"}
 _OF_EVENTS: Final = {"count": "BIGINT", "repeats": "BOOLEAN"}
+LANE: Final = "lane"  # which of the leases, from 1, a row is written under
 _OF_LANES: Final = {"chain_id": "BIGINT[]", "address": "TEXT[]"}
 
 # As for every other transaction: see `connections`.
@@ -67,6 +70,10 @@ BEGIN
     END LOOP;
 END $$;
 """  # noqa: S608 - of our own SQL
+# How the queries name a lane; the others have one in every row.
+_ONE_LANE: Final = ":chain_id::BIGINT AS chain_id, :address::TEXT AS address"
+_LANE_OF_A_ROW: Final = f":chain_id[given.{LANE}] AS chain_id, :address[given.{LANE}] AS address"
+_NAMES_ITS_LANES: Final = frozenset({"update_lane", "insert_event"})
 _LISTED: Final = re.compile(r"(?<!:):(\w+)::(\w+\[\])")
 _VALUE: Final = re.compile(r"(?<!:):(\w+)")
 
@@ -77,16 +84,31 @@ def is_ordinary(change: Change) -> bool:
     )
 
 
-def parts_of(change: Change, lease: Lease) -> dict[str, list[Columns]]:
-    """The rows of each part but the events, which are told."""
-    return {
-        "update_transaction": [rows.transaction_columns(tx) for tx in change.transactions],
-        "put_slot": [rows.slot_columns(slot) for slot in change.slots if not slot.settled],
-        "settle_slot": [rows.slot_columns(slot) for slot in change.slots if slot.settled],
-        "insert_attempt": [rows.attempt_columns(attempt) for attempt in change.attempts],
-        "answer_attempt": [rows.answer_columns(attempt) for attempt in change.answered],
-        "update_lane": [] if change.lane is None else [rows.lane_columns(change.lane) | lease.lane._asdict()],
-    }
+class Owned(NamedTuple):
+    """What an owner wants to be true, and by which right."""
+
+    change: Change
+    lease: Lease
+
+
+def parts_of(commits: Sequence[Owned]) -> dict[str, list[Columns]]:
+    """The rows of each part; each names its lease."""
+    parts: dict[str, list[Columns]] = {part: [] for part in PARTS}
+    for number, (change, lease) in enumerate(commits, 1):
+        found: dict[str, list[dict[str, object]]] = {
+            "update_transaction": [rows.transaction_columns(tx) for tx in change.transactions],
+            "put_slot": [rows.slot_columns(slot) for slot in change.slots if not slot.settled],
+            "settle_slot": [rows.slot_columns(slot) for slot in change.slots if slot.settled],
+            "insert_attempt": [rows.attempt_columns(attempt) for attempt in change.attempts],
+            "answer_attempt": [rows.answer_columns(attempt) for attempt in change.answered],
+            "update_lane": [] if change.lane is None else [rows.lane_columns(change.lane) | lease.lane._asdict()],
+            "insert_event": [rows.told_columns(event, fact_of(event)) for event in change.events],
+        }
+        for part, made in found.items():
+            for columns in made:
+                columns[LANE] = number
+            parts[part] += made
+    return parts
 
 
 def are_ordinary(requests: Sequence[Request]) -> bool:
@@ -160,7 +182,7 @@ END $$;
 def _function_of_commits(texts: Mapping[str, str]) -> str:
     given = ", ".join(f"{name} {kind}" for name, kind in _arguments(texts))
     steps = "\n".join(_step(part, texts[part].rstrip().removesuffix(";")) for part in PARTS)
-    fence = _named(texts["fence"].rstrip().removesuffix(";"), "fence_", _FENCE)
+    fence = _named(texts["fence_all"].rstrip().removesuffix(";"), "fence_", _FENCE)
     return f"""CREATE FUNCTION nonchalant.{COMMIT}(
     {given}, OUT verdict TEXT, OUT found_timeline BIGINT, OUT found_wal BIGINT, OUT found_home BIGINT
 ) LANGUAGE plpgsql
@@ -169,15 +191,17 @@ AS $$
 #variable_conflict use_column
 DECLARE
     fenced RECORD;
+    leases_held BIGINT;
     written BIGINT;
 BEGIN
 {_PREPARED}
     FOR fenced IN {fence} LOOP
+        leases_held := fenced.leases;
         found_timeline := fenced.timeline;
         found_wal := fenced.wal;
         found_home := fenced.home;
     END LOOP;
-    IF found_wal IS NULL THEN
+    IF leases_held IS DISTINCT FROM cardinality(fence_epoch) THEN
         verdict := '{LEASE_LOST}';
         RETURN;
     END IF;
@@ -193,8 +217,9 @@ END $$;
 
 def _step(part: str, query: str) -> str:
     """One part, if there is something of it; each of its rows is written, or nothing is."""
-    written = _named(query, f"{part}_", _columns(part, query)) if part != "insert_event" else _told(query)
-    first = next(iter(_columns(part, query)))
+    columns = _columns(part, query)
+    written = _named(_under_leases(part, query), f"{part}_", {**columns, **_OF_EVENTS, LANE: ""})
+    first = next(iter(columns))
     check = f"""
         GET DIAGNOSTICS written = ROW_COUNT;
         IF written <> cardinality({part}_{first}) THEN
@@ -207,8 +232,17 @@ def _step(part: str, query: str) -> str:
     END IF;"""
 
 
-def _told(query: str) -> str:
-    return _named(query, "insert_event_", {**_columns("insert_event", query), **_OF_EVENTS})
+def _under_leases(part: str, query: str) -> str:
+    """The query, with the lane of each row in place of the one lane that all of them have."""
+    if part in _NAMES_ITS_LANES:
+        assert _ONE_LANE not in query, part
+        return query
+    assert all(query.count(piece) == 1 for piece in (_ONE_LANE, "FROM unnest(", " AS given (")), part
+    return (
+        query.replace(_ONE_LANE, _LANE_OF_A_ROW)
+        .replace("FROM unnest(", f"FROM unnest(:{LANE}, ")
+        .replace(" AS given (", f" AS given ({LANE}, ")
+    )
 
 
 def _named(query: str, prefix: str, columns: Mapping[str, str]) -> str:
@@ -238,5 +272,6 @@ def _arguments(texts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     yield from ((f"seen_{name}", kind) for name, kind in _SEEN.items())
     yield "stall_for", "TEXT"
     for part in PARTS:
-        yield from ((f"{part}_{name}", kind) for name, kind in _columns(part, texts[part]).items())
+        of_leases = {} if part in _NAMES_ITS_LANES else {LANE: "INT[]"}
+        yield from ((f"{part}_{name}", kind) for name, kind in {**_columns(part, texts[part]), **of_leases}.items())
     yield from ((f"insert_event_{name}", kind) for name, kind in _OF_EVENTS.items())

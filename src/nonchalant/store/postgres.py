@@ -20,6 +20,7 @@ from nonchalant.installation import Installation
 from nonchalant.model import Change, Control, Event, Lease, Request, Stranger, Transaction
 from nonchalant.ports import Acceptance, Entropy, Wished
 from nonchalant.store import at_once, owning, postgres_schema, rows
+from nonchalant.store.at_once import Owned
 from nonchalant.store.connections import BEGINNINGS, STALL_SECONDS, Connections, Locked, refusals
 from nonchalant.store.contract import SqlStore
 from nonchalant.store.room import BELIEVED
@@ -39,6 +40,7 @@ from nonchalant.store.talk import (
     holder,
     millis,
 )
+from nonchalant.store.together import Together
 from nonchalant.store.wakes import Wakes
 from nonchalant.store.whereabouts import Whereabouts
 from nonchalant.store.witness import POSITIONS_SKIPPED
@@ -76,6 +78,7 @@ class PostgresStore(SqlStore):
         self._work = work
         self._leases = leases
         self._sql = Statements(installation.schema)
+        self._together = Together(self._commit_at_once)
         self._seen: Whereabouts | None = None
         self._incarnation = 0
 
@@ -105,6 +108,7 @@ class PostgresStore(SqlStore):
     async def close(self) -> None:
         if self.wakes is not None:
             await self.wakes.stop()
+        await self._together.close()
         for connections in (self._work, self._leases):
             connections.terminate()
 
@@ -167,40 +171,43 @@ class PostgresStore(SqlStore):
         return before
 
     async def commit(self, change: Change, lease: Lease) -> None:
-        if not (at_once.is_ordinary(change) and await self._commit_at_once(change, lease)):
+        try:
+            if not at_once.is_ordinary(change):
+                raise _NotOrdinary
+            await self._together.commit(Owned(change, lease))
+        except _NotOrdinary:
             await super().commit(change, lease)
         if change.events:
             self._wake()
 
-    async def _commit_at_once(self, change: Change, lease: Lease) -> bool:
-        """In one round trip, which is the whole transaction. False: this server has other rules for one, and nothing was
-        done."""
+    async def _commit_at_once(self, commits: Sequence[Owned]) -> None:
+        """In one round trip, which is the whole transaction. Of several commits all happen, or none."""
         seen, incarnation = self._seen, self._incarnation
-        told, about = _told(change.events)
-        groups = {**at_once.parts_of(change, lease), "insert_event": told}
+        parts = at_once.parts_of(commits)
+        told = parts["insert_event"]
         given = {
-            **{f"fence_{name}": value for name, value in holder(lease).items()},
-            **{f"insert_event_{name}": value for name, value in about.items()},
+            "insert_event_count": len(told),
+            "insert_event_repeats": any(columns["fact"] is not None for columns in told),
             "seen_timeline": None if seen is None else seen.timeline,
             "seen_wal": None if seen is None else seen.wal,
             "seen_home": None if seen is None else seen.home,
             "stall_for": self._work.stall,
         }
-        statement, values = self._sql.for_groups(
-            at_once.COMMIT, {f"{part}_": rows for part, rows in groups.items()}, given
-        )
+        groups: dict[str, Sequence[Columns]] = {f"{part}_": rows for part, rows in parts.items()}
+        groups["fence_"] = [holder(lease) for _, lease in commits]
+        statement, values = self._sql.for_groups(at_once.COMMIT, groups, given)
         row = await self._work.commit_alone(statement.sql, values)
-        if row["verdict"] == at_once.NOT_ORDINARY:
-            return False
         found = Whereabouts(None, row["found_timeline"], row["found_wal"], row["found_home"])
+        if row["verdict"] == at_once.NOT_ORDINARY:
+            raise _NotOrdinary
         if row["verdict"] == at_once.LEASE_LOST:
-            raise LeaseLost(f"lease of {lease.lane} at epoch {lease.epoch} is not ours any more")
+            lost = " or ".join(f"{lease.lane} at epoch {lease.epoch}" for _, lease in commits)
+            raise LeaseLost(f"lease of {lost} is not ours any more")
         if row["verdict"] == at_once.COMMITS_LOST:
             assert seen is not None
             await self._raise_incarnation(found, incarnation, seen)
             raise LeaseLost(LOST_COMMITS)
         self._remember([found], incarnation)
-        return True
 
     def _wake(self, *lanes: LaneKey) -> None:
         if self.wakes is not None:
@@ -371,6 +378,10 @@ def _told(events: Sequence[Event]) -> tuple[list[Columns], Columns]:
     """The rows of what is told at once, and what is to be known of them all."""
     each: list[Columns] = [rows.told_columns(event, fact_of(event)) for event in events]
     return each, {"count": len(each), "repeats": any(columns["fact"] is not None for columns in each)}
+
+
+class _NotOrdinary(Exception):
+    """It takes several steps; nothing was done."""
 
 
 class _Lost(Exception):

@@ -380,6 +380,24 @@ SELECT
 FROM held, nonchalant.meta, pg_database AS database
 WHERE database.datname = current_database() AND held.expires_at > nonchalant.millis();
 
+-- fence_all --
+-- The same for the commits of several lanes at once: how many of these leases are held.
+WITH held AS MATERIALIZED (
+    SELECT l.expires_at FROM nonchalant.leases AS l
+    JOIN unnest(:chain_id::BIGINT[], :address::TEXT[], :owner::TEXT[], :epoch::BIGINT[])
+        AS mine (chain_id, address, owner, epoch)
+        ON mine.chain_id = l.chain_id AND mine.address = l.address AND mine.owner = l.owner AND mine.epoch = l.epoch
+    ORDER BY l.chain_id, l.address
+    FOR NO KEY UPDATE OF l
+)
+SELECT
+    (SELECT count(*) FROM held WHERE expires_at > nonchalant.millis()) AS leases,
+    ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::BIT(32)::BIGINT AS timeline,
+    (pg_current_wal_insert_lsn() - '0/0'::PG_LSN)::BIGINT AS wal,
+    database.oid::BIGINT << 32 | meta.tableoid::BIGINT AS home
+FROM nonchalant.meta, pg_database AS database
+WHERE database.datname = current_database();
+
 -- load_lane --
 SELECT * FROM nonchalant.lanes WHERE chain_id = :chain_id AND address = :address;
 
@@ -634,10 +652,13 @@ RETURNING address;
 INSERT INTO nonchalant.slots AS s (
     chain_id, address, nonce, kind, tx_id, wanted, payload_version, holder, deadline, receipt
 )
-SELECT :chain_id::BIGINT, :address::TEXT, new.* FROM unnest(
-    :nonce::BIGINT[], :kind::TEXT[], :tx_id::TEXT[], :wanted::TEXT[], :payload_version::BIGINT[], :holder::TEXT[],
-    :deadline::BIGINT[], :receipt::TEXT[]
-) AS new (nonce, kind, tx_id, wanted, payload_version, holder, deadline, receipt)
+SELECT chain_id, address, nonce, kind, tx_id, wanted, payload_version, holder, deadline, receipt FROM (
+    SELECT :chain_id::BIGINT AS chain_id, :address::TEXT AS address, given.*
+    FROM unnest(
+        :nonce::BIGINT[], :kind::TEXT[], :tx_id::TEXT[], :wanted::TEXT[], :payload_version::BIGINT[], :holder::TEXT[],
+        :deadline::BIGINT[], :receipt::TEXT[]
+    ) AS given (nonce, kind, tx_id, wanted, payload_version, holder, deadline, receipt)
+) AS new
 ON CONFLICT (chain_id, address, nonce) DO UPDATE SET
     kind = excluded.kind, wanted = excluded.wanted, payload_version = excluded.payload_version,
     holder = excluded.holder, deadline = excluded.deadline, receipt = excluded.receipt

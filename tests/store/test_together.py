@@ -1,0 +1,147 @@
+"""What many lanes commit at the same time is written together, and is each lane's own business all the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import asyncpg
+import pytest
+
+from nonchalant.errors import CommitUnknown, LeaseLost, RowMoved
+from nonchalant.model import LaneRecord, Lease, Transaction
+from nonchalant.store.postgres import PostgresStore
+from nonchalant.store.together import AT_ONCE
+from nonchalant.values import replace
+from nonchalant.words import LaneKey, State
+from tests.postgres import Cluster
+from tests.store.acts import accept, assignment, begun, on_postgres, sql, take
+
+LANES = [LaneKey(7, f"0x{number:040x}") for number in range(AT_ONCE + 6)]
+# The first ones find nobody under way; the others gather meanwhile.
+ALONE, GATHERED = LANES[:AT_ONCE], LANES[AT_ONCE:]
+ODD = GATHERED[2]
+
+
+@pytest.fixture
+async def store(postgres: Cluster) -> AsyncIterator[PostgresStore]:
+    async with on_postgres(postgres) as store:
+        await store.declare(LANES)
+        yield store
+
+
+async def at_work(store: PostgresStore) -> dict[LaneKey, tuple[Lease, Transaction]]:
+    """Each lane has an owner, and one transaction that waits."""
+    limits = dict.fromkeys(LANES, 10)
+    return {
+        lane: (await take(store, lane=lane), (await accept(store, lane.address, limits=limits, lane=lane))[0])
+        for lane in LANES
+    }
+
+
+async def all_assign(store: PostgresStore, at_work: dict[LaneKey, tuple[Lease, Transaction]]) -> dict[LaneKey, object]:
+    """All lanes at the same moment, each to another nonce; what came of it in each."""
+    answers = await asyncio.gather(
+        *(commit(store, lease, tx, number) for number, (lease, tx) in enumerate(at_work.values())),
+        return_exceptions=True,
+    )
+    return dict(zip(at_work, answers, strict=True))
+
+
+async def commit(store: PostgresStore, lease: Lease, tx: Transaction, nonce: int) -> Transaction:
+    change = assignment(lease, (tx, nonce))
+    await store.commit(replace(change, lane=LaneRecord(key=lease.lane, next_nonce=nonce + 1)), lease)
+    return change.transactions[0]
+
+
+async def states(store: PostgresStore) -> dict[LaneKey, State]:
+    found = await sql(store, "SELECT chain_id, address, state FROM transactions")
+    return {LaneKey(row["chain_id"], row["address"]): State(row["state"]) for row in found}
+
+
+@asynccontextmanager
+async def meddling(
+    store: PostgresStore, postgres: Cluster, statement: str, *values: object
+) -> AsyncIterator[asyncpg.Connection]:
+    """Somebody else has done this, and not committed yet; at the end he has."""
+    other = await asyncpg.connect(postgres.dsn)
+    try:
+        async with other.transaction():
+            await other.execute(f'SET LOCAL search_path = "{store.schema}"')
+            await other.execute(statement, *values)
+            yield other
+    finally:
+        await other.close()
+
+
+async def test_all_of_them_are_written_in_one_commit_each_in_its_own_lane(store: PostgresStore) -> None:
+    lanes = await at_work(store)
+    [before] = await sql(store, "SELECT count(*) AS n FROM tellings")
+    answers = await all_assign(store, lanes)
+    [after] = await sql(store, "SELECT count(*) AS n FROM tellings")
+    assert after["n"] - before["n"] == len(ALONE) + 1
+    for number, (lane, (lease, tx)) in enumerate(lanes.items()):
+        loaded = await store.load(lease)
+        assert loaded.transactions == [answers[lane]]
+        assert [(slot.nonce, slot.tx_id) for slot in loaded.slots] == [(number, tx.id)]
+        assert loaded.slots[0].attempts[0].epoch == lease.epoch
+        assert loaded.record.next_nonce == number + 1
+        history = await store.history(tx.id)
+        assert [(event.kind, event.lane) for event in history] == [("tx.accepted", lane), ("tx.signed", lane)]
+
+
+async def test_a_lease_that_is_lost_stops_its_own_lane_only(store: PostgresStore) -> None:
+    lanes = await at_work(store)
+    await sql(store, "UPDATE leases SET epoch = epoch + 1 WHERE address = ?", ODD.address)
+    answers = await all_assign(store, lanes)
+    assert [lane for lane in LANES if isinstance(answers[lane], LeaseLost)] == [ODD]
+    assert f"{ODD} at epoch 1 is not ours" in str(answers[ODD])
+    assert await states(store) == dict.fromkeys(LANES, State.SIGNED) | {ODD: State.QUEUED}
+
+
+async def test_nor_does_a_take_over_under_way_let_a_stale_owner_write(store: PostgresStore, postgres: Cluster) -> None:
+    lanes = await at_work(store)
+    taken = "UPDATE leases SET owner = 'heir', epoch = epoch + 1 WHERE address = $1"
+    async with meddling(store, postgres, taken, ODD.address):
+        waiting = await begun(store, all_assign(store, lanes))
+        assert not waiting.done()
+    answers = await waiting
+    assert [lane for lane in LANES if isinstance(answers[lane], LeaseLost)] == [ODD]
+    assert await states(store) == dict.fromkeys(LANES, State.SIGNED) | {ODD: State.QUEUED}
+
+
+async def test_a_row_that_moved_fails_nobody_else(store: PostgresStore) -> None:
+    lanes = await at_work(store)
+    await sql(store, "UPDATE transactions SET version = version + 1 WHERE address = ?", ODD.address)
+    answers = await all_assign(store, lanes)
+    assert [lane for lane in LANES if isinstance(answers[lane], RowMoved)] == [ODD]
+    assert await states(store) == dict.fromkeys(LANES, State.SIGNED) | {ODD: State.QUEUED}
+
+
+async def test_an_outcome_that_nobody_knows_is_told_to_all_of_them(store: PostgresStore, postgres: Cluster) -> None:
+    lanes = await at_work(store)
+    async with meddling(store, postgres, "SELECT 1 FROM leases WHERE address = $1 FOR UPDATE", ODD.address) as other:
+        waiting = await begun(store, all_assign(store, lanes))
+        await other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+    answers = await waiting
+    assert [lane for lane in LANES if isinstance(answers[lane], CommitUnknown)] == GATHERED
+    assert await states(store) == dict.fromkeys(ALONE, State.SIGNED) | dict.fromkeys(GATHERED, State.QUEUED)
+
+
+async def test_whoever_gave_up_waiting_is_left_out(store: PostgresStore) -> None:
+    lanes = await at_work(store)
+    tasks = [asyncio.create_task(commit(store, lease, tx, 0)) for lease, tx in lanes.values()]
+    await asyncio.sleep(0)
+    tasks[LANES.index(ODD)].cancel()
+    await asyncio.wait(tasks)
+    assert await states(store) == dict.fromkeys(LANES, State.SIGNED) | {ODD: State.QUEUED}
+
+
+async def test_a_store_that_closes_leaves_nobody_waiting(store: PostgresStore, postgres: Cluster) -> None:
+    lanes = await at_work(store)
+    async with meddling(store, postgres, "SELECT 1 FROM leases WHERE address = $1 FOR UPDATE", ODD.address):
+        waiting = await begun(store, all_assign(store, lanes))
+        await store.close()
+        answers = await waiting
+    assert [lane for lane in LANES if isinstance(answers[lane], CommitUnknown)] == GATHERED
