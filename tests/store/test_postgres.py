@@ -56,6 +56,7 @@ def test_both_dialects_have_the_same_queries() -> None:
             "settle_down",
             "beat",
             "end_leases",
+            "fence_all",
             "share_keys",
             "own_keys",
             "held_leases",

@@ -46,7 +46,9 @@ class Together:
         await future
 
     async def close(self) -> None:
-        """What is under way has an unknown outcome."""
+        """What is under way has an unknown outcome; what waits never happens."""
+        waiting, self._waiting = self._waiting, []
+        _tell(waiting, StoreUnavailable("the store was closed"))
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -81,9 +83,8 @@ class Together:
             if len(batch) == 1 or is_everybodys:
                 _tell(batch, error)
                 return
-            # Nothing was written, and it may be one of them: each on its own.
-            for one in batch:
-                await self._commit_each([one])
+            # Nothing was written, and it may be one of them: each on its own, and none waits for another.
+            await asyncio.gather(*(self._commit_each([one]) for one in batch))
         else:
             _tell(batch, None)
 
