@@ -9,19 +9,17 @@ from contextlib import asynccontextmanager
 import asyncpg
 import pytest
 
-from nonchalant.errors import CommitUnknown, LeaseLost, RowMoved
+from nonchalant.errors import CommitUnknown, LeaseLost, RowMoved, StoreUnavailable
 from nonchalant.model import LaneRecord, Lease, Transaction
+from nonchalant.store import together
 from nonchalant.store.postgres import PostgresStore
-from nonchalant.store.together import AT_ONCE
 from nonchalant.values import replace
 from nonchalant.words import LaneKey, State
 from tests.postgres import Cluster
 from tests.store.acts import accept, assignment, begun, on_postgres, sql, take
 
-LANES = [LaneKey(7, f"0x{number:040x}") for number in range(AT_ONCE + 6)]
-# The first ones find nobody under way; the others gather meanwhile.
-ALONE, GATHERED = LANES[:AT_ONCE], LANES[AT_ONCE:]
-ODD = GATHERED[2]
+LANES = [LaneKey(7, f"0x{number:040x}") for number in range(6)]
+ODD = LANES[2]
 
 
 @pytest.fixture
@@ -80,7 +78,7 @@ async def test_all_of_them_are_written_in_one_commit_each_in_its_own_lane(store:
     [before] = await sql(store, "SELECT count(*) AS n FROM tellings")
     answers = await all_assign(store, lanes)
     [after] = await sql(store, "SELECT count(*) AS n FROM tellings")
-    assert after["n"] - before["n"] == len(ALONE) + 1
+    assert after["n"] - before["n"] == 1
     for number, (lane, (lease, tx)) in enumerate(lanes.items()):
         loaded = await store.load(lease)
         assert loaded.transactions == [answers[lane]]
@@ -125,8 +123,27 @@ async def test_an_outcome_that_nobody_knows_is_told_to_all_of_them(store: Postgr
         waiting = await begun(store, all_assign(store, lanes))
         await other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
     answers = await waiting
-    assert [lane for lane in LANES if isinstance(answers[lane], CommitUnknown)] == GATHERED
-    assert await states(store) == dict.fromkeys(ALONE, State.SIGNED) | dict.fromkeys(GATHERED, State.QUEUED)
+    assert [lane for lane in LANES if isinstance(answers[lane], CommitUnknown)] == LANES
+    assert await states(store) == dict.fromkeys(LANES, State.QUEUED)
+
+
+async def test_while_some_are_under_way_the_others_gather(
+    store: PostgresStore, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(together, "MOST_ROWS", 1)
+    lanes = await at_work(store)
+    [before] = await sql(store, "SELECT count(*) AS n FROM tellings")
+    first = list(lanes)[: together.AT_ONCE]
+    async with meddling(
+        store, postgres, "SELECT 1 FROM leases WHERE address = ANY ($1) FOR UPDATE", [lane.address for lane in first]
+    ):
+        waiting = await begun(store, all_assign(store, lanes))
+        assert await states(store) == dict.fromkeys(LANES, State.QUEUED)
+        monkeypatch.undo()
+    await waiting
+    [after] = await sql(store, "SELECT count(*) AS n FROM tellings")
+    assert after["n"] - before["n"] == len(first) + 1
+    assert await states(store) == dict.fromkeys(LANES, State.SIGNED)
 
 
 async def test_whoever_gave_up_waiting_is_left_out(store: PostgresStore) -> None:
@@ -138,10 +155,15 @@ async def test_whoever_gave_up_waiting_is_left_out(store: PostgresStore) -> None
     assert await states(store) == dict.fromkeys(LANES, State.SIGNED) | {ODD: State.QUEUED}
 
 
-async def test_a_store_that_closes_leaves_nobody_waiting(store: PostgresStore, postgres: Cluster) -> None:
+async def test_a_store_that_closes_leaves_nobody_waiting(
+    store: PostgresStore, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(together, "MOST_ROWS", 1)
+    monkeypatch.setattr(together, "AT_ONCE", 1)
     lanes = await at_work(store)
-    async with meddling(store, postgres, "SELECT 1 FROM leases WHERE address = $1 FOR UPDATE", ODD.address):
+    async with meddling(store, postgres, "SELECT 1 FROM leases WHERE address = $1 FOR UPDATE", LANES[0].address):
         waiting = await begun(store, all_assign(store, lanes))
         await store.close()
         answers = await waiting
-    assert [lane for lane in LANES if isinstance(answers[lane], CommitUnknown)] == GATHERED
+    kinds = [type(answer) for answer in answers.values()]
+    assert kinds == [CommitUnknown, *[StoreUnavailable] * (len(LANES) - 1)]

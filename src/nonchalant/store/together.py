@@ -30,18 +30,14 @@ class Together:
     def __init__(self, write: Callable[[Sequence[Owned]], Awaitable[None]]) -> None:
         self._write = write
         self._waiting: list[Waiting] = []
-        self._under_way = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._under_way: set[asyncio.Task[None]] = set()
 
     async def commit(self, owned: Owned) -> None:
-        if self._under_way < AT_ONCE:  # so nobody waits
-            self._under_way += 1
-            try:
-                await self._write([owned])
-            finally:
-                self._go_on()
-            return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        if not self._waiting:
+            # After all that is ready to run now: whoever was woken with this one goes with it.
+            loop.call_soon(self._go_on)
         self._waiting.append((owned, future))
         await future
 
@@ -49,23 +45,26 @@ class Together:
         """What is under way has an unknown outcome; what waits never happens."""
         waiting, self._waiting = self._waiting, []
         _tell(waiting, StoreUnavailable("the store was closed"))
-        for task in self._tasks:
+        under_way = list(self._under_way)
+        for task in under_way:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*under_way, return_exceptions=True)
 
     def _go_on(self) -> None:
-        """One has ended: the next ones have its place."""
+        """Have as many under way as there may be."""
         # Whoever was cancelled meanwhile does not want it any more.
-        waiting = [(owned, future) for owned, future in self._waiting if not future.done()]
-        rows = accumulate(len(owned.change.transactions) for owned, _ in waiting)
-        count = max(1, sum(1 for _ in takewhile(lambda rows: rows <= MOST_ROWS, rows)))
-        batch, self._waiting = waiting[:count], waiting[count:]
-        if not batch:
-            self._under_way -= 1
-            return
-        task = asyncio.create_task(self._commit(batch))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._waiting = [(owned, future) for owned, future in self._waiting if not future.done()]
+        while self._waiting and len(self._under_way) < AT_ONCE:
+            rows = accumulate(len(owned.change.transactions) for owned, _ in self._waiting)
+            count = max(1, sum(1 for _ in takewhile(lambda rows: rows <= MOST_ROWS, rows)))
+            batch, self._waiting = self._waiting[:count], self._waiting[count:]
+            task = asyncio.create_task(self._commit(batch))
+            self._under_way.add(task)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._under_way.discard(task)
+        self._go_on()
 
     async def _commit(self, batch: Sequence[Waiting]) -> None:
         try:
@@ -73,7 +72,6 @@ class Together:
         finally:
             # Cancelled, if anybody waits still: the store is closed.
             _tell(batch, CommitUnknown("the store was closed"))
-            self._go_on()
 
     async def _commit_each(self, batch: Sequence[Waiting]) -> None:
         try:
