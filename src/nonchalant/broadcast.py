@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Collection, Sequence
 
 import structlog
+from msgspec.structs import replace
 
 from nonchalant import lifecycle, policy, taken, windows
 from nonchalant.desk import FILLER_MARK, FILLER_PAUSE, Desk, Outlet
@@ -21,7 +22,6 @@ from nonchalant.policy import NEVER_SENT, Sending
 from nonchalant.ports import Endpoint
 from nonchalant.rejections import Fate, Rejection
 from nonchalant.taken import tell as tell_taken
-from nonchalant.values import replace
 from nonchalant.windows import TooHigh
 from nonchalant.words import Hash, State, Wanted
 

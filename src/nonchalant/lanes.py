@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import count, islice, takewhile
 
+from msgspec.structs import replace
+
 from nonchalant import lifecycle
 from nonchalant.model import Attempt, Attention, Change, Event, LaneRecord, Receipt, Reply, Slot, Stranger, Transaction
-from nonchalant.values import replace
 from nonchalant.words import LESSER_MARKS, Hash, LaneKey, Millis, SlotKind, TxId, Wei
 
 # A mark whose words have changed (an amount, a nonce, an endpoint's name) is written anew at most this often.

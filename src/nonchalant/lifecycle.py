@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nonchalant.errors import IllegalMove
 from nonchalant.model import Attention, BlockRef, Event, Fees, Payload, Receipt, Transaction
-from nonchalant.values import replace
 from nonchalant.words import AttemptKind, Hash, Millis, Speed, State
 
 

@@ -11,8 +11,8 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from nonchalant.values import replace
 from nonchalant.words import (
     DOUBTS,
     LIVE_STATES,

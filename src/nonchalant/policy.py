@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nonchalant import fees as prices
 from nonchalant.errors import NodeRefused
 from nonchalant.fees import FeeRules
 from nonchalant.model import Accepted, Answer, Attempt, Attention, Executed, Fees, Market, Refused, Slot, Transaction
 from nonchalant.rejections import Fate, Rejection, Remedy, classify
-from nonchalant.values import replace
 from nonchalant.words import AttemptKind, Millis, OnSuperseded, SlotKind, Speed, Wanted
 
 # How many of a lane's lowest slots are repriced: what is behind them cannot be mined before them anyway.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import structlog
+from msgspec.structs import replace
 
 from nonchalant import filling, lifecycle, policy, signing
 from nonchalant.desk import CANNOT_FILL_MARK, FILLER_MARK, FILLER_PAUSE, RESERVATION_MARK, Desk
@@ -13,7 +14,6 @@ from nonchalant.lanes import Work
 from nonchalant.model import Attempt, Attention, Draft, Fees, Market, Payload, Slot, Transaction
 from nonchalant.poison import handling, subject_of
 from nonchalant.policy import BUMPED_AT_ONCE, NEVER_SENT, Bump, Close, GiveUp, Outbid, Resend
-from nonchalant.values import replace
 from nonchalant.words import AttemptKind, SlotKind, Wanted
 
 log = structlog.get_logger()

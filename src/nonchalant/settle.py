@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 import structlog
+from msgspec.structs import replace
 
 from nonchalant import foreign, lifecycle, policy, proof, taken
 from nonchalant.desk import Desk, Reason
@@ -18,7 +19,6 @@ from nonchalant.lanes import Work
 from nonchalant.model import Attempt, Attention, BlockRef, Executed, Receipt, Slot, Transaction
 from nonchalant.poison import handling, subject_of
 from nonchalant.ports import Endpoint
-from nonchalant.values import replace
 from nonchalant.words import AttemptKind, Millis, Wanted
 
 log = structlog.get_logger()

@@ -11,11 +11,12 @@ import math
 from collections.abc import Iterable
 from itertools import takewhile
 
+from msgspec.structs import replace
+
 from nonchalant import lifecycle, policy
 from nonchalant.desk import Desk, Taken
 from nonchalant.lanes import Work
 from nonchalant.model import Slot
-from nonchalant.values import replace
 from nonchalant.words import Hash, Millis, State
 
 FEW = 4

@@ -5,12 +5,13 @@ This stops and starts assigning, and nothing else.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from nonchalant import health
 from nonchalant.desk import Desk
 from nonchalant.health import OUT_OF_FUNDS, Signs
 from nonchalant.model import Slot
 from nonchalant.rejections import Rejection
-from nonchalant.values import replace
 from nonchalant.words import Wei
 
 _NO_FUNDS = Rejection.INSUFFICIENT_FUNDS.value

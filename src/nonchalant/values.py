@@ -1,7 +1,8 @@
 """How a frozen value is changed: by a copy that differs, whichever way its class was made.
 
 What the hot path speaks in are `Struct`s: a transaction on its way is copied some twenty times, and a dataclass takes
-ten times as long for each.
+ten times as long for each. There, `msgspec.structs.replace` is called itself: to pass the fields on takes twice as long
+as the copy.
 """
 
 from __future__ import annotations

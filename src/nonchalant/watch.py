@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 
+from msgspec.structs import replace
+
 from nonchalant import lifecycle, taken, windows
 from nonchalant.desk import Desk
 from nonchalant.errors import Unreachable
 from nonchalant.lanes import Work
 from nonchalant.model import BlockRef, Receipt, Slot
 from nonchalant.poison import handling, subject_of
-from nonchalant.values import replace
 
 
 async def watch(desk: Desk) -> bool:
