@@ -244,7 +244,7 @@ def _cost(attempt: Attempt, tx: Transaction | None) -> Wei:
 
 
 # What changes what the user asks for.
-_REWRITING = (lifecycle.Valued, lifecycle.Replaced)
+_REWRITING = frozenset[type[lifecycle.Move]]({lifecycle.Valued, lifecycle.Replaced})
 
 
 class Work:
@@ -268,13 +268,13 @@ class Work:
 
     def move(self, tx: Transaction, move: lifecycle.Move) -> Transaction:
         """Step the transaction, from what this work has made of it so far."""
-        self._before.setdefault(tx.id, tx)
+        read = self._before.setdefault(tx.id, tx)
         moved, events = lifecycle.step(self._after.get(tx.id, tx), move, self.at)
-        self._after[tx.id] = lifecycle.one_version_on(moved, self._before[tx.id])
+        moved = self._after[tx.id] = lifecycle.one_version_on(moved, read)
         self._events += events
-        if isinstance(move, _REWRITING):
+        if type(move) in _REWRITING:
             self._rewritten.add(tx.id)
-        return self._after[tx.id]
+        return moved
 
     def latest(self, tx: Transaction) -> Transaction:
         """The transaction as this work leaves it."""

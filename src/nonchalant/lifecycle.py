@@ -204,18 +204,21 @@ def one_version_on(moved: Transaction, read: Transaction) -> Transaction:
 
 
 def _told(tx: Transaction, move: Move) -> dict[str, object]:
-    """What the move says of the transaction."""
+    """What the move says of the transaction. Here and below, the way of most transactions comes first: each case that
+    does not match takes time."""
     match move:
         case Assigned(nonce, hash):
             return {"nonce": nonce, "hash": hash, "attention": None}
+        case Broadcast() | Confirmed():
+            return {}
+        case Included(receipt):
+            return {"receipt": receipt, "hash": receipt.hash, "attention": None}
         case Repriced(hash, _):
             return {"hash": hash}
         case Valued(fees):
             return {"fees": fees}
         case Replaced(payload):
             return {"payload": payload, "earlier": (*tx.earlier, tx.payload), "attention": _unless_held(tx)}
-        case Included(receipt):
-            return {"receipt": receipt, "hash": receipt.hash, "attention": None}
         case Reorged():
             return {"receipt": None, "deep": None, "forked": True}
         case Deepened(blocks):
@@ -239,10 +242,8 @@ def _told(tx: Transaction, move: Move) -> dict[str, object]:
             return {"failure": why}
         case Held(attention):
             return {"held": True, "attention": attention}
-        case Marked(attention):
+        case Marked(attention):  # pragma: no branch - mypy proves that it is the last
             return {"attention": attention}
-        case Broadcast() | Confirmed():  # pragma: no branch - mypy proves that it is the last
-            return {}
 
 
 def _facts(tx: Transaction, move: Move, *, fork: bool) -> list[tuple[str, dict[str, object]]]:
@@ -253,6 +254,11 @@ def _facts(tx: Transaction, move: Move, *, fork: bool) -> list[tuple[str, dict[s
             return [("tx.signed", slot)]
         case Broadcast():
             return [("tx.sent", slot)]
+        case Included(receipt):
+            number, block_hash = receipt.block
+            return [("tx.mined", {**slot, "block": number, "block_hash": block_hash, "fork": fork})]
+        case Confirmed() | Reverted():
+            return [("tx." + tx.state, {**slot, **_outcome(tx, move)})]
         case Repriced(hash, fees, kind):
             return [
                 (
@@ -267,16 +273,11 @@ def _facts(tx: Transaction, move: Move, *, fork: bool) -> list[tuple[str, dict[s
             return []
         case Replaced():
             return [("tx.replaced", {"payload_version": tx.payload_version})]
-        case Included(receipt):
-            where: dict[str, object] = {"block": receipt.block.number, "block_hash": receipt.block.hash}
-            return [("tx.mined", slot | where | {"fork": fork})]
         case Deepened(blocks):
             above = [{"number": block.number, "hash": block.hash} for block in blocks]
             return [("tx.depth", slot | {"depth": len(blocks), "confirmations": above, "fork": fork})]
         case Reorged():
             return [("tx.reorged", slot)]
-        case Confirmed() | Reverted():
-            return [(f"tx.{tx.state}", slot | _outcome(tx, move))]
         case Superseded(by, hold, ends):
             then: list[tuple[str, dict[str, object]]] = [] if ends else [("tx.requeued", {})]
             if hold is not None:
@@ -303,9 +304,9 @@ def _unless_held(tx: Transaction) -> Attention | None:
 
 def _outcome(tx: Transaction, move: Confirmed | Reverted) -> dict[str, object]:
     assert tx.receipt is not None
-    block, cost = tx.receipt.block, str(tx.receipt.cost)
-    why = {"reason": move.reason} if isinstance(move, Reverted) else {}
-    return {"block": block.number, "block_hash": block.hash, "cost": cost, **why}
+    number, block_hash = tx.receipt.block
+    outcome: dict[str, object] = {"block": number, "block_hash": block_hash, "cost": str(tx.receipt.cost)}
+    return outcome | {"reason": move.reason} if isinstance(move, Reverted) else outcome
 
 
 def _offer(fees: Speed | Fees) -> dict[str, object]:
