@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 import structlog
+from msgspec import Struct
+from msgspec.structs import replace
 
 from nonchalant import fees as prices
 from nonchalant import funds, lifecycle, line, policy, signing
@@ -21,7 +22,6 @@ from nonchalant.line import Line
 from nonchalant.model import Attention, Draft, Fees, Market, Payload, Slot, Transaction
 from nonchalant.poison import handling, subject_of
 from nonchalant.signing import Prepared
-from nonchalant.values import replace
 from nonchalant.words import AttemptKind, Millis, SlotKind, Speed, TxId, Wei
 
 log = structlog.get_logger()
@@ -44,8 +44,7 @@ CANNOT_ESTIMATE = "cannot_estimate"
 WAITS_FOR_EARLIER = "waits_for_earlier"
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(Struct, frozen=True, gc=False):
     tx: Transaction
     gas: int
     fees: Fees
@@ -56,8 +55,7 @@ class Ready:
         return self.tx.payload.value + self.gas * self.fees.max_fee + self.data_fee
 
 
-@dataclass(frozen=True, slots=True)
-class Postponed:
+class Postponed(Struct, frozen=True, gc=False):
     """It cannot go now; others pass it."""
 
     tx: Transaction
@@ -65,8 +63,7 @@ class Postponed:
     needed: Wei | None = None  # what the account cannot pay
 
 
-@dataclass(frozen=True, slots=True)
-class Hopeless:
+class Hopeless(Struct, frozen=True, gc=False):
     """It can never go."""
 
     tx: Transaction
@@ -81,7 +78,6 @@ async def assign(desk: Desk) -> bool:
     lane, now = desk.lane, desk.ticks()
     if lane.record.quarantined_below is not None or now < desk.paused_until or _is_stopped(desk):
         return False
-    room = min(desk.rules.batch, lane.room(window=desk.window, unsettled=desk.rules.unsettled))
     top, broke, resting = desk.head.top, False, list[TxId]()
     if desk.waits_for_funds or desk.postponed:
         purse = desk.purse()
@@ -89,7 +85,10 @@ async def assign(desk: Desk) -> bool:
         broke = desk.waits_for_funds and purse.lacks(desk.least_cost) > 0
         resting = [tx_id for tx_id, one in desk.postponed.items() if not one.is_due(now, top, purse)]
     kept_too_long = desk.kept_until is not None and desk.kept_until <= now
-    if room == 0 or not ((desk.assign_due and not broke) or kept_too_long or len(resting) < len(desk.postponed)):
+    if not ((desk.assign_due and not broke) or kept_too_long or len(resting) < len(desk.postponed)):
+        return False
+    room = min(desk.rules.batch, lane.room(window=desk.window, unsettled=desk.rules.unsettled))
+    if room == 0:
         return False
     desk.assign_due = False  # from here on, whoever brings work says so again
     room = 1 if desk.careful else room
@@ -166,7 +165,7 @@ def _is_stopped(desk: Desk) -> bool:
 async def _hold_twins(desk: Desk, due: Sequence[Transaction]) -> frozenset[TxId]:
     """Hold what the account may have done already, unknown to this store; one stranger holds one transaction."""
     held: set[TxId] = set()
-    for tx in due:
+    for tx in due if desk.lane.strangers else ():
         with handling(tx.id):
             twin = desk.lane.twin_of(tx)
         if twin is not None:
@@ -179,7 +178,8 @@ async def _hold_twins(desk: Desk, due: Sequence[Transaction]) -> frozenset[TxId]
 
 async def _expire(desk: Desk, due: Sequence[Transaction]) -> frozenset[TxId]:
     """End what is overdue, where only the owner may: it is nobody's twin."""
-    overdue = [tx for tx in due if tx.is_overdue(desk.store_now())]
+    now = desk.store_now()
+    overdue = [tx for tx in due if tx.is_overdue(now)]
     for tx in overdue:
         work = desk.work()
         work.move(tx, lifecycle.Expired())
@@ -359,12 +359,12 @@ async def _sign_and_commit(desk: Desk, verdicts: list[Verdict], *, everything: b
     work = desk.work()
     for verdict in verdicts:
         match verdict:
+            case Ready():
+                pass
             case Postponed() as postponed:
                 _postpone(desk, work, postponed)
             case Hopeless(tx, reason):
                 work.move(tx, lifecycle.Failed(reason))
-            case Ready():
-                pass
     ready = [verdict for verdict in verdicts if isinstance(verdict, Ready)]
     prepared = _prepare(desk, work, ready)
     # Whose nonce is not reached because one before it could not go is looked at anew.

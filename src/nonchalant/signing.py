@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NoReturn
 
 import structlog
+from msgspec import Struct
 
 from nonchalant.desk import Desk
 from nonchalant.errors import NonchalantError, Poisoned, SignerFailed
@@ -21,8 +21,7 @@ log = structlog.get_logger()
 MOST_REFUSED = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(Struct, frozen=True, gc=False):
     """What is to be signed, and for whom. `tx_id` None: a filler."""
 
     draft: Draft
@@ -46,7 +45,7 @@ async def sign(desk: Desk, prepared: Sequence[Prepared]) -> list[Attempt]:
     if not prepared:
         return []
     signatures = await _signatures(desk, prepared)
-    now, floor = desk.store_now(), desk.head.final.number
+    now, floor, epoch = desk.store_now(), desk.head.final.number, desk.lease.epoch
     attempts = []
     for number, (one, signature) in enumerate(zip(prepared, signatures, strict=True)):
         with handling(one.subject):
@@ -62,7 +61,7 @@ async def sign(desk: Desk, prepared: Sequence[Prepared]) -> list[Attempt]:
                 fees=one.draft.fees,
                 gas=one.draft.gas,
                 raw=sealed.raw,
-                epoch=desk.lease.epoch,
+                epoch=epoch,
                 signed_at=now,
                 floor=floor,
             )
