@@ -47,15 +47,22 @@ async def broadcast(desk: Desk) -> bool:
     for slot in desk.lane.open_slots()[: desk.window]:
         newest = slot.newest
         # A holder of a reservation may keep its bytes to itself.
-        if newest is None or not newest.raw or not (desk.gapped or is_due(desk, newest)):
+        if newest is None or not newest.raw:
+            continue
+        due = is_due(desk, newest)
+        if not due and not desk.gapped:
             continue
         # A new owner, or a reorg, finds it due: rescuing has something else signed for the slot.
         if policy.has_expired(slot, desk.lane.transaction_of(slot), now):
             continue
-        holey = [endpoint for endpoint in everybody if slot.nonce <= desk.gapped.get(endpoint.name, -1)]
-        _hand_over(desk, newest, everybody if is_due(desk, newest) else holey)
+        _hand_over(desk, newest, everybody if due else _with_a_gap(desk, slot, everybody))
     desk.gapped.clear()
     return changed
+
+
+def _with_a_gap(desk: Desk, slot: Slot, endpoints: Sequence[Endpoint]) -> list[Endpoint]:
+    """Those that lack something at the slot, or above it."""
+    return [endpoint for endpoint in endpoints if slot.nonce <= desk.gapped.get(endpoint.name, -1)]
 
 
 def is_due(desk: Desk, attempt: Attempt) -> bool:
@@ -66,7 +73,9 @@ def is_due(desk: Desk, attempt: Attempt) -> bool:
 def _hand_over(desk: Desk, attempt: Attempt, endpoints: Sequence[Endpoint]) -> None:
     now = desk.ticks()
     for endpoint in endpoints:
-        outlet = desk.outlets.setdefault(endpoint.name, Outlet(endpoint))
+        outlet = desk.outlets.get(endpoint.name)
+        if outlet is None:
+            outlet = desk.outlets[endpoint.name] = Outlet(endpoint)
         if attempt.hash in outlet.waiting:
             continue
         outlet.waiting[attempt.hash] = attempt.raw
@@ -132,7 +141,7 @@ async def _record_answers(desk: Desk) -> bool:
             fate, rejection = policy.fate_of(answer)
             desk.sendings[hash] = desk.sendings[hash].finished(fate, endpoint, rejection)
     changed = False
-    for part in desk.slot_parts([desk.lane.slots[nonce] for nonce in sorted(said)]):
+    for part in desk.slot_parts([desk.lane.slots[nonce] for nonce in sorted(said)]) if said else ():
         work, window = desk.work(), desk.window
         for slot in part:
             with handling(subject_of(slot)):

@@ -432,9 +432,21 @@ class Desk:
 
     def clear_mark(self, work: Work, *codes: str) -> None:
         """Take the lane's mark away if it is one of these: what it was for is over."""
-        mark = self.lane.record.attention
-        if mark is not None and mark.code in codes:
+        if self.is_marked(*codes):
             work.mark_lane(None)
+
+    async def unmark(self, *codes: str) -> bool:
+        """As `clear_mark`, in a commit of its own. True: it had one of these."""
+        if not self.is_marked(*codes):
+            return False
+        work = self.work()
+        work.mark_lane(None)
+        return await self.commit(work)
+
+    def is_marked(self, *codes: str) -> bool:
+        """Whether the lane's mark is one of these."""
+        mark = self.lane.record.attention
+        return mark is not None and mark.code in codes
 
     def check_lease(self) -> None:
         """Stop by ourselves before the database would stop us."""

@@ -455,9 +455,7 @@ class Engine:
                     return
                 await desk.see_account()
                 await reconcile.begin(desk)
-                work = desk.work()
-                desk.clear_mark(work, HALTED_MARK, BEHIND_MARK)
-                await desk.commit(work)
+                await desk.unmark(HALTED_MARK, BEHIND_MARK)
                 self._compared.add(desk.key)
                 return
             except (Unreachable, NodeRefused) as error:
@@ -473,9 +471,7 @@ class Engine:
             return
         await troubles.tell_trouble(desk, follower)
         if follower.trouble is None and not desk.retired:
-            work = desk.work()
-            desk.clear_mark(work, BEHIND_MARK)
-            await desk.commit(work)
+            await desk.unmark(BEHIND_MARK)
         for _ in range(PASSES):
             changed = False
             for stage in STAGES:

@@ -80,7 +80,7 @@ class Follower:
             raise Unreachable(
                 f"chain {self.chain.chain_id} has not been seen yet: {self.trouble or 'no answer so far'}"
             )
-        if self.is_behind:
+        if self.behind_since is not None:
             raise Unreachable(self.trouble or "the chain is behind what was final here")
         return self._head
 

@@ -309,8 +309,9 @@ class Work:
         self._slots[slot.nonce] = included
         return included
 
-    def settle(self, slot: Slot) -> None:
-        self._slots[slot.nonce] = replace(slot, settled=True)
+    def settle(self, slot: Slot, receipt: Receipt | None = None) -> None:
+        """`receipt` None: none of its attempts ran."""
+        self._slots[slot.nonce] = replace(slot, receipt=receipt, settled=True)
 
     @property
     def lane_record(self) -> LaneRecord:
@@ -374,6 +375,8 @@ class Work:
             self.event("lane.paused", code=unhealthy.code, reason=unhealthy.reason)
         elif known is not None:
             self.event("lane.resumed", code=known.code)
+        else:
+            return
         self.record(replace(self.lane_record, unhealthy=unhealthy))
 
     def event(self, kind: str, tx_id: TxId | None = None, **data: object) -> None:
@@ -394,13 +397,14 @@ class Work:
         )
 
     def change(self) -> Change:
-        slots = self._slots.values()
-        written = {slot.nonce for slot in slots if self._is_news_for_its_row(slot)}
+        written, shown = list[Slot](), list[Slot]()
+        for slot in self._slots.values():
+            (written if self._is_news_for_its_row(slot) else shown).append(slot)
         return Change(
             transactions=tuple(self._after.values()),
             rewritten=frozenset(self._rewritten),
-            slots=tuple(slot for slot in slots if slot.nonce in written),
-            shown=tuple(slot for slot in slots if slot.nonce not in written),
+            slots=tuple(written),
+            shown=tuple(shown),
             freed=tuple(self._freed),
             attempts=tuple(self._attempts),
             answered=tuple(self._answered.values()),

@@ -90,15 +90,15 @@ async def reconcile(desk: Desk) -> bool:
 
 async def _mark_behind(desk: Desk) -> bool:
     """Say so if the chain has executed less than was final here: every nonce that it wants would be refused here."""
-    lane, work = desk.lane, desk.work()
+    lane = desk.lane
     if not lane.is_behind:
-        desk.clear_mark(work, RESET_MARK)
-    else:
-        reason = (
-            f"{lane.record.settled_below} transactions of this account were final here, and the chain knows {lane.count}: "
-            "it was reset, or is another one; nothing is sent until it has caught up, or the lane is reset by force"
-        )
-        work.note_lane(Attention(RESET_MARK, reason, work.at))
+        return await desk.unmark(RESET_MARK)
+    work = desk.work()
+    reason = (
+        f"{lane.record.settled_below} transactions of this account were final here, and the chain knows {lane.count}: "
+        "it was reset, or is another one; nothing is sent until it has caught up, or the lane is reset by force"
+    )
+    work.note_lane(Attention(RESET_MARK, reason, work.at))
     return await desk.commit(work)
 
 

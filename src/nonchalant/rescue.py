@@ -31,9 +31,7 @@ async def rescue(desk: Desk) -> bool:
             await desk.see_account()
         holes = holes_to_fill(desk)
         if not holes and not any(slot.kind is SlotKind.FILLER for slot in desk.lane.open_slots()):
-            work = desk.work()
-            desk.clear_mark(work, FILLER_MARK, CANNOT_FILL_MARK)
-            changed |= await desk.commit(work)
+            changed |= await desk.unmark(FILLER_MARK, CANNOT_FILL_MARK)
         elif holes and can_sign and desk.ticks() >= desk.fill_after and not desk.is_aside(FILLING):
             if desk.rules.shared:
                 await desk.see_account()  # somebody else may have taken them by now
@@ -58,7 +56,8 @@ async def _move_slots(desk: Desk, *, can_sign: bool) -> bool:
         with handling(subject_of(slot)):
             await _move(desk, work, slot, market, lowest=slot.nonce in lowest, sent=slot.nonce in in_window)
 
-    for part in desk.slot_parts(_stirring(desk, waiting)):
+    stirring = _stirring(desk, waiting)
+    for part in desk.slot_parts(stirring) if stirring else ():
         work = desk.work()
         for slot in part:
             try:
@@ -162,8 +161,10 @@ def _mark_overlong(desk: Desk, work: Work, lowest: Sequence[Slot]) -> None:
             reason = "its holder used it, and nothing was mined there since; have it sent again, or fill that nonce"
             _mark(desk, work, slot, (RESERVATION_MARK, reason))
             return
-    if not any(slot.kind is SlotKind.RESERVATION for slot in desk.lane.open_slots()):
-        desk.clear_mark(work, RESERVATION_MARK)
+    if desk.is_marked(RESERVATION_MARK) and not any(
+        slot.kind is SlotKind.RESERVATION for slot in desk.lane.open_slots()
+    ):
+        work.mark_lane(None)
 
 
 def _resend(desk: Desk, work: Work, slot: Slot, newest: Attempt, mark: tuple[str, str] | None) -> None:

@@ -71,7 +71,7 @@ def is_final(desk: Desk, receipt: Receipt) -> bool:
 
 
 def _settle_one(desk: Desk, work: Work, slot: Slot, receipt: Receipt) -> None:
-    work.settle(replace(slot, receipt=receipt))
+    work.settle(slot, receipt)
     tx = desk.lane.transaction_of(slot)
     ran = slot.attempt(receipt.hash)
     assert ran is not None

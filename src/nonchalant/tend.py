@@ -62,13 +62,13 @@ def _lacks(desk: Desk) -> Wei:
 
     While something is in flight, what it does not use of its fees comes back, so nobody knows yet what can be paid.
     """
-    purse = desk.purse()
-    if purse.left < 0 and desk.seen_at == desk.head.top:
-        return -purse.left
+    left = desk.lane.balance - desk.lane.committed()
+    if left < 0 and desk.seen_at == desk.head.top:
+        return -left
     waiting = [one.needed for one in desk.postponed.values() if one.needed is not None]
     if not desk.waits_for_funds or not waiting or desk.lane.open_slots():
         return 0
-    return purse.lacks(min(waiting))
+    return desk.purse().lacks(min(waiting))
 
 
 def _send_what_lacked_funds(desk: Desk) -> None:

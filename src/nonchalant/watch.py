@@ -26,8 +26,11 @@ async def watch(desk: Desk) -> bool:
         nonce = lane.nonce_of(receipt.hash)
         if nonce is not None:
             executed.setdefault(nonce, []).append(receipt)
+    news = [slot for slot in lane.slots.values() if _may_be_news(desk, slot, executed)]
+    if not news and lane.record.window is None:
+        return False
     changed = False
-    for part in desk.slot_parts([slot for slot in lane.slots.values() if _may_be_news(desk, slot, executed)]):
+    for part in desk.slot_parts(news):
         work, blocks = desk.work(), set[BlockRef]()
         for slot in part:
             with handling(subject_of(slot)):
@@ -56,9 +59,10 @@ async def _bring_in_line(desk: Desk, work: Work, slot: Slot, receipts: Iterable[
     for receipt in receipts:
         if slot.receipt is not None or _is_hearsay(desk, slot, receipt):
             continue
-        if receipt.block.number > desk.head.final.number and not desk.head.has(receipt.block):
+        is_linked = desk.head.has(receipt.block)
+        if not is_linked and receipt.block.number > desk.head.final.number:
             continue  # it comes again with its block, if that becomes a part of our chain
-        match await _is_canonical(desk, receipt.block):
+        match is_linked or await _is_canonical(desk, receipt.block):
             case True:
                 taken.tell(desk, work, slot)
                 slot = _included(desk, work, slot, receipt)
