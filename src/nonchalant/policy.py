@@ -220,13 +220,12 @@ Move = Wait | Resend | Bump | GiveUp | Close | Outbid
 def is_at_ease(
     tx: Transaction | None, sending: Sending, *, now: Millis, ticks: Millis, last_block: int, resend_after: Millis
 ) -> bool:
-    """Whether `next_move` surely says to wait: a node took it a moment ago, after `last_block`."""
-    return (
-        sending.accepted
-        and sending.at is not None
-        and ticks - sending.at < resend_after
-        and sending.block > last_block
-        and (tx is None or not tx.is_overdue(now))
+    """Whether `next_move` surely says to wait of what is signed: it is due to be sent; or, a moment ago and after
+    `last_block`, a node took it or is just being asked to."""
+    if tx is not None and tx.is_overdue(now):
+        return False
+    return sending.at is None or (
+        (sending.accepted or sending.under_way > 0) and ticks - sending.at < resend_after and sending.block > last_block
     )
 
 

@@ -85,7 +85,7 @@ async def _move_slots(desk: Desk, *, can_sign: bool) -> bool:
 
 
 def _stirring(desk: Desk, waiting: Sequence[Slot]) -> list[Slot]:
-    """Those of which there may be something to do: most were handed over since the last block or two."""
+    """Those of which there may be something to do: most were signed, or handed over, since the last block or two."""
     patience, now, ticks = desk.rules.patience, desk.store_now(), desk.ticks()
     last_block = desk.head.top.number - patience.fewest_blocks
     return [

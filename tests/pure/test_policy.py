@@ -42,7 +42,9 @@ MARKET = Market(base_fee=20, gas_price=22, priority=dict.fromkeys(Speed, 2))
 PATIENCE = Patience()
 HOUR = 3_600_000
 SOON = 300_000  # past every patience but the one after which it is marked
-SENT = NEVER_SENT.started(0, 0).finished(Fate.ACCEPTED, "geth")
+UNDER_WAY = NEVER_SENT.started(0, 0)
+SENT = UNDER_WAY.finished(Fate.ACCEPTED, "geth")
+REFUSED = UNDER_WAY.finished(Fate.BYTES_REFUSED, "geth", Rejection.OVERSIZED_DATA)
 
 
 # what to do about a slot
@@ -327,7 +329,19 @@ CANCEL = an_attempt("0xcc", kind=AttemptKind.CANCEL, fees=Fees(130, 13))
     head=st.integers(0, 4),
     patience_in_blocks=st.integers(1, 3) | st.none(),
     wish=st.sampled_from(Speed),
-    taken=st.booleans(),
+    sending=st.sampled_from(
+        [
+            SENT,
+            NEVER_SENT,
+            UNDER_WAY,
+            UNDER_WAY.finished(Fate.POSSIBLY_SENT, "geth"),
+            REFUSED,
+            REFUSED.started(0, 0),
+            replace(SENT, at=None),
+            replace(REFUSED, at=None),
+            replace(REFUSED, rounds=2),
+        ]
+    ),
     valid_until=st.none() | st.integers(0, 2),
 )
 def test_whoever_is_at_ease_would_only_be_told_to_wait(
@@ -336,13 +350,12 @@ def test_whoever_is_at_ease_would_only_be_told_to_wait(
     head: int,
     patience_in_blocks: int | None,
     wish: Speed,
-    taken: bool,
+    sending: Sending,
     valid_until: int | None,
 ) -> None:
     patience = Patience(resend_after=resend_after)
     if patience_in_blocks is not None:
         patience = replace(patience, bump_after={**PATIENCE.bump_after, wish: Blocks(patience_in_blocks)})
-    sending = SENT if taken else NEVER_SENT.started(0, 0)
     tx = a_transaction(state=State.SENT, nonce=0, hash="0xaa", fees=wish, valid_until=valid_until)
     at_ease = is_at_ease(
         tx, sending, now=1, ticks=ticks, last_block=head - patience.fewest_blocks, resend_after=resend_after
@@ -351,15 +364,29 @@ def test_whoever_is_at_ease_would_only_be_told_to_wait(
         assert decide(sending=sending, tx=tx, now=1, ticks=ticks, head=head, patience=patience) is Wait.WAIT
 
 
-def test_what_a_node_took_since_the_last_blocks_is_at_ease_until_it_is_sent_again_or_overdue() -> None:
+@pytest.mark.parametrize("sending", [SENT, UNDER_WAY])
+def test_what_a_node_took_since_the_last_blocks_or_may_take_is_at_ease_until_it_is_sent_again_or_overdue(
+    sending: Sending,
+) -> None:
     given: dict[str, Any] = {"now": 1, "ticks": 9, "last_block": -1, "resend_after": 10}
-    assert is_at_ease(None, SENT, **given)
-    assert not is_at_ease(None, NEVER_SENT.started(0, 0), **given)
-    assert not is_at_ease(None, replace(SENT, at=None), **given)
-    assert not is_at_ease(None, SENT, **given | {"ticks": 10})
-    assert not is_at_ease(None, SENT, **given | {"last_block": 0})
-    assert not is_at_ease(a_transaction(valid_until=1), SENT, **given)
-    assert is_at_ease(a_transaction(valid_until=2), SENT, **given)
+    assert is_at_ease(None, sending, **given)
+    assert not is_at_ease(None, sending, **given | {"ticks": 10})
+    assert not is_at_ease(None, sending, **given | {"last_block": 0})
+    assert not is_at_ease(a_transaction(valid_until=1), sending, **given)
+    assert is_at_ease(a_transaction(valid_until=2), sending, **given)
+
+
+@pytest.mark.parametrize("sending", [NEVER_SENT, replace(SENT, at=None)])
+def test_what_is_due_to_be_sent_is_at_ease_until_it_is_overdue(sending: Sending) -> None:
+    given: dict[str, Any] = {"now": 1, "ticks": 99, "last_block": 9, "resend_after": 10}
+    assert is_at_ease(None, sending, **given)
+    assert not is_at_ease(a_transaction(valid_until=1), sending, **given)
+
+
+def test_what_no_node_is_known_to_have_taken_is_not_at_ease_once_all_have_answered() -> None:
+    for fate in (Fate.POSSIBLY_SENT, Fate.BYTES_REFUSED):
+        answered = UNDER_WAY.finished(fate, "geth")
+        assert not is_at_ease(None, answered, now=1, ticks=9, last_block=-1, resend_after=10)
 
 
 def test_a_payload_past_its_deadline_is_given_up_whatever_became_of_its_sending() -> None:
