@@ -201,7 +201,11 @@ async def _judge(desk: Desk, due: Sequence[Transaction]) -> list[Verdict]:
     await desk.see_account_at_head()
     market = await desk.eyes.market()
     desk.least_cost = prices.opening(Speed.SLOW, market, desk.rules.fees).max_fee
-    at_once = {tx.id: _judge_at_once(desk, tx, market) for tx in due}
+    at_once = dict[TxId, Verdict | None]()
+    with handling() as whom:
+        for tx in due:
+            whom.subject = tx.id
+            at_once[tx.id] = _judge_at_once(desk, tx, market)
     asking = [tx for tx in due if at_once[tx.id] is None]
     asked = await asyncio.gather(*(_judge_by_asking(desk, tx, market) for tx in asking))
     told = {tx.id: verdict for tx, verdict in zip(asking, asked, strict=True)}
@@ -213,15 +217,14 @@ async def _judge(desk: Desk, due: Sequence[Transaction]) -> list[Verdict]:
 
 def _judge_at_once(desk: Desk, tx: Transaction, market: Market) -> Verdict | None:
     """None: a node must be asked."""
-    with handling(tx.id):
-        offer = prices.opening(tx.fees, market, desk.rules.fees)
-        if not prices.is_payable(offer, market):
-            reason = f"its price of {offer.max_fee} wei is below the base fee of {market.base_fee}"
-            reason += "; it waits until that falls"
-            return Postponed(tx, Attention("price_below_base_fee", reason, desk.clock.now()))
-        if tx.payload.gas is None or tx.simulate:
-            return None
-        return _fitting(tx, tx.payload.gas, offer, market)
+    offer = prices.opening(tx.fees, market, desk.rules.fees)
+    if not prices.is_payable(offer, market):
+        reason = f"its price of {offer.max_fee} wei is below the base fee of {market.base_fee}"
+        reason += "; it waits until that falls"
+        return Postponed(tx, Attention("price_below_base_fee", reason, desk.clock.now()))
+    if tx.payload.gas is None or tx.simulate:
+        return None
+    return _fitting(tx, tx.payload.gas, offer, market)
 
 
 async def _judge_by_asking(desk: Desk, tx: Transaction, market: Market) -> Verdict:

@@ -143,8 +143,9 @@ async def _record_answers(desk: Desk) -> bool:
     changed = False
     for part in desk.slot_parts([desk.lane.slots[nonce] for nonce in sorted(said)]) if said else ():
         work, window = desk.work(), desk.window
-        for slot in part:
-            with handling(subject_of(slot)):
+        with handling() as whom:
+            for slot in part:
+                whom.subject = subject_of(slot)
                 for told in said[slot.nonce]:
                     window = _record(desk, work, slot.nonce, told, window)
                 _conclude(desk, work, slot)
@@ -160,8 +161,9 @@ async def _tell_taken(desk: Desk) -> bool:
     changed = False
     for part in desk.slot_parts(taken.slots(desk, due)):
         work = desk.work()
-        for slot in part:
-            with handling(subject_of(slot)):
+        with handling() as whom:
+            for slot in part:
+                whom.subject = subject_of(slot)
                 tell_taken(desk, work, slot)
         changed |= await desk.commit_part(work, part)
     taken.told(desk)

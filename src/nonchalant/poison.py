@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from nonchalant.errors import (
     CommitUnknown,
@@ -50,29 +50,29 @@ class handling:  # noqa: N801 - it reads as a statement
     """Whatever nobody expects in this block is the subject's doing. None: nobody's in particular.
 
     A row that is not as it was read is nobody's fault, unless the block `commits` for this one alone. What the caller
-    `answers` itself passes.
+    `answers` itself passes. Who handles many in turn says so by setting `subject`.
     """
 
-    __slots__ = ("_answers", "_commits", "_subject")
+    __slots__ = ("_answers", "_commits", "subject")
 
     def __init__(
-        self, subject: str | None, *, commits: bool = False, answers: tuple[type[Exception], ...] = ()
+        self, subject: str | None = None, *, commits: bool = False, answers: tuple[type[Exception], ...] = ()
     ) -> None:
-        self._subject = subject
+        self.subject = subject
         self._commits = commits
         self._answers = answers
 
-    def __enter__(self) -> None:
-        pass
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is None or self._subject is None or not isinstance(error, Exception):
+        if error is None or self.subject is None or not isinstance(error, Exception):
             return
         if isinstance(error, (*WORLDLY, Poisoned, *self._answers)):
             return
         if isinstance(error, RowMoved) and not self._commits:
             return
-        raise Poisoned(self._subject, error) from error
+        raise Poisoned(self.subject, error) from error
 
 
 @dataclass(slots=True)

@@ -47,8 +47,9 @@ async def settle(desk: Desk) -> bool:
     changed = False
     for part in desk.slot_parts([*final, *used]):
         work = desk.work()
-        for slot in part:
-            with handling(subject_of(slot)):
+        with handling() as whom:
+            for slot in part:
+                whom.subject = subject_of(slot)
                 if slot.receipt is None:
                     work.settle(slot)
                 else:
@@ -200,8 +201,9 @@ async def _settle_lost(desk: Desk, lost: list[Slot]) -> bool:
         desk.proofs_failed = 0
     for part in desk.slot_parts([slot for slot in lost if slot not in unread]):
         work = desk.work()
-        for slot in part:
-            with handling(subject_of(slot)):
+        with handling() as whom:
+            for slot in part:
+                whom.subject = subject_of(slot)
                 _conclude(desk, work, slot, executed.get(slot.nonce), consumers.get(slot.nonce))
         changed |= await desk.commit_part(work, part)
     desk.assign_due = True

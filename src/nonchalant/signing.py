@@ -47,25 +47,26 @@ async def sign(desk: Desk, prepared: Sequence[Prepared]) -> list[Attempt]:
     signatures = await _signatures(desk, prepared)
     now, floor, epoch = desk.store_now(), desk.head.final.number, desk.lease.epoch
     attempts = []
-    for number, (one, signature) in enumerate(zip(prepared, signatures, strict=True)):
-        with handling(one.subject):
+    with handling() as whom:
+        for number, (one, signature) in enumerate(zip(prepared, signatures, strict=True)):
+            whom.subject = one.subject
             # Recovering the signer takes twice as long as signing; a key of our own is either the account's or is not.
             sealed = desk.chain.seal(one.draft, signature, check=number == 0 or not desk.signer.in_process)
-        attempts.append(
-            Attempt(
-                hash=sealed.hash,
-                nonce=one.draft.nonce,
-                tx_id=one.tx_id,
-                kind=one.kind,
-                payload_version=one.payload_version,
-                fees=one.draft.fees,
-                gas=one.draft.gas,
-                raw=sealed.raw,
-                epoch=epoch,
-                signed_at=now,
-                floor=floor,
+            attempts.append(
+                Attempt(
+                    hash=sealed.hash,
+                    nonce=one.draft.nonce,
+                    tx_id=one.tx_id,
+                    kind=one.kind,
+                    payload_version=one.payload_version,
+                    fees=one.draft.fees,
+                    gas=one.draft.gas,
+                    raw=sealed.raw,
+                    epoch=epoch,
+                    signed_at=now,
+                    floor=floor,
+                )
             )
-        )
     desk.signatures += len(attempts)
     desk.signed_last = prepared[-1].digest
     return attempts

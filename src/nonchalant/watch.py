@@ -32,8 +32,9 @@ async def watch(desk: Desk) -> bool:
     changed = False
     for part in desk.slot_parts(news):
         work, blocks = desk.work(), set[BlockRef]()
-        for slot in part:
-            with handling(subject_of(slot)):
+        with handling() as whom:
+            for slot in part:
+                whom.subject = subject_of(slot)
                 blocks |= await _bring_in_line(desk, work, slot, executed.get(slot.nonce, ()))
         window = windows.grown(lane.record.window, desk.rules.window, blocks=len(blocks))
         work.record(replace(work.lane_record, window=window))
