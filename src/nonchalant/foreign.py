@@ -99,6 +99,6 @@ def _unexplained(desk: Desk, bound: int) -> list[int]:
     lane, seen = desk.lane, desk.foreign
     if lane.record.quarantined_below is not None or lane.record.next_nonce is None:
         return []
-    known = (lane.slots.keys(), seen.ours, seen.users.keys())
+    slots, ours, users = lane.slots, seen.ours, seen.users
     nonces = range(max(lane.record.settled_below, seen.begins), bound)
-    return [nonce for nonce in nonces if not any(nonce in those for those in known)]
+    return [nonce for nonce in nonces if nonce not in slots and nonce not in ours and nonce not in users]

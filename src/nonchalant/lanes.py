@@ -7,7 +7,7 @@ it, and only then the lane applies it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import count, islice, takewhile
+from itertools import count, filterfalse, islice, takewhile
 
 from msgspec.structs import replace
 
@@ -79,7 +79,7 @@ class Lane:
         return list(self._holes())
 
     def _holes(self) -> Iterator[int]:
-        return (nonce for nonce in range(self._lowest, self.next_nonce) if nonce not in self.slots)
+        return filterfalse(self.slots.__contains__, range(self._lowest, self.next_nonce))
 
     @property
     def _lowest(self) -> int:

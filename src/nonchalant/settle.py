@@ -97,7 +97,8 @@ async def _ask_why(desk: Desk, mined: Iterable[tuple[Slot, Receipt]]) -> None:
     reverted = [
         (tx, ran, receipt)
         for slot, receipt in mined
-        if _is_unexplained(desk, receipt)
+        if not receipt.succeeded
+        and _is_unexplained(desk, receipt)
         and not desk.is_aside(subject_of(slot))
         and (tx := desk.lane.transaction_of(slot)) is not None
         and (ran := slot.attempt(receipt.hash)) is not None
@@ -113,8 +114,6 @@ async def _ask_why(desk: Desk, mined: Iterable[tuple[Slot, Receipt]]) -> None:
 
 
 def _is_unexplained(desk: Desk, receipt: Receipt) -> bool:
-    if receipt.succeeded:
-        return False
     known = desk.reasons.get((receipt.hash, receipt.block))
     return known is None or known.is_due(desk.head.top, REPLAY_TRIES)
 

@@ -51,8 +51,9 @@ def due_in(desk: Desk) -> float:
 
 def slots(desk: Desk, hashes: Iterable[Hash]) -> list[Slot]:
     """Whose they are, lowest nonce first."""
-    nonces = {desk.lane.nonce_of(hash) for hash in hashes}
-    return [slot for slot in desk.lane.slots.values() if slot.nonce in nonces]
+    lane = desk.lane
+    nonces = {nonce for hash in hashes if (nonce := lane.nonce_of(hash)) is not None}
+    return [lane.slots[nonce] for nonce in sorted(nonces)]
 
 
 def told(desk: Desk) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 
 from msgspec.structs import replace
 
@@ -26,7 +26,11 @@ async def watch(desk: Desk) -> bool:
         nonce = lane.nonce_of(receipt.hash)
         if nonce is not None:
             executed.setdefault(nonce, []).append(receipt)
-    news = [slot for slot in lane.slots.values() if _may_be_news(desk, slot, executed)]
+    news = [
+        slot
+        for slot in lane.slots.values()
+        if slot.nonce in executed or (slot.receipt is not None and _may_change(desk, slot, slot.receipt))
+    ]
     if not news and lane.record.window is None:
         return False
     changed = False
@@ -42,11 +46,9 @@ async def watch(desk: Desk) -> bool:
     return changed
 
 
-def _may_be_news(desk: Desk, slot: Slot, executed: Container[int]) -> bool:
-    """Whether the linked chain may say of a slot what is not known yet. Most of them wait, or stay where they are."""
-    if slot.receipt is None:
-        return slot.nonce in executed
-    if slot.nonce in executed or not desk.head.has(slot.receipt.block):
+def _may_change(desk: Desk, slot: Slot, receipt: Receipt) -> bool:
+    """Whether the linked chain may say of a mined slot what is not known yet. Most of them stay where they are."""
+    if not desk.head.has(receipt.block):
         return True
     tx = desk.lane.transaction_of(slot)
     return tx is not None and tx.confirmations is not None
