@@ -346,9 +346,13 @@ def _within_funds(desk: Desk, verdicts: Sequence[Verdict]) -> list[Verdict]:
         elif short := purse.lacks(verdict.cost):
             kept.append(Postponed(verdict.tx, _no_funds(desk, short), verdict.cost))
         else:
-            purse.pay(verdict.cost, funds.kept_for(verdict.gas, verdict.fees.max_fee, verdict.tx.fees, desk.rules.fees))
+            purse.pay(verdict.cost, _kept_for(desk, verdict) if purse.keeps_more else 0)
             kept.append(verdict)
     return kept
+
+
+def _kept_for(desk: Desk, one: Ready) -> Wei:
+    return funds.kept_for(one.gas, one.fees.max_fee, one.tx.fees, desk.rules.fees)
 
 
 def _no_funds(desk: Desk, short: Wei) -> Attention:

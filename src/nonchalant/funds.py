@@ -29,6 +29,11 @@ class Purse:
     def reserve(self) -> Wei:
         return sum(self._kept)
 
+    @property
+    def keeps_more(self) -> bool:
+        """Whether what is paid for next is one of the lowest."""
+        return len(self._kept) < BUMPED_AT_ONCE
+
     def lacks(self, cost: Wei) -> Wei:
         """How much more it takes to pay that much; 0: there is enough."""
         return max(0, cost + self.reserve - self.left)
@@ -36,7 +41,7 @@ class Purse:
     def pay(self, cost: Wei, kept: Wei) -> None:
         """`kept` is for bumping what was just paid for, if it is one of the lowest."""
         self.left -= cost
-        if len(self._kept) < BUMPED_AT_ONCE:
+        if self.keeps_more:
             self._kept.append(kept)
 
 

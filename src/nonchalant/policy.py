@@ -61,6 +61,11 @@ class Patience:
         """With fewer blocks than this since it was handed over, no price is too low."""
         return min(one.count if isinstance(one, Blocks) else BLOCKS_BEFORE_A_BUMP for one in self.bump_after.values())
 
+    @property
+    def shortest(self) -> Millis:
+        """Before it no price is too low either, however many blocks passed; 0: there blocks decide alone."""
+        return min(0 if isinstance(one, Blocks) else one for one in self.bump_after.values())
+
     def is_over(self, speed: Speed, *, waited: Millis, blocks: int) -> bool:
         """Whether a price had its chance: in the time of its speed, or in the blocks."""
         match self.bump_after[speed]:
@@ -218,14 +223,23 @@ Move = Wait | Resend | Bump | GiveUp | Close | Outbid
 
 
 def is_at_ease(
-    tx: Transaction | None, sending: Sending, *, now: Millis, ticks: Millis, last_block: int, resend_after: Millis
+    tx: Transaction | None,
+    sending: Sending,
+    *,
+    now: Millis,
+    ticks: Millis,
+    last_block: int,
+    bump_after: Millis,
+    resend_after: Millis,
 ) -> bool:
-    """Whether `next_move` surely says to wait of what is signed: it is due to be sent; or, a moment ago and after
-    `last_block`, a node took it or is just being asked to."""
+    """Whether `next_move` surely says to wait of what is signed: it is due to be sent; or a node took it, or is just
+    being asked to, and it was first handed over after `last_block` or less than `bump_after` ago."""
     if tx is not None and tx.is_overdue(now):
         return False
     return sending.at is None or (
-        (sending.accepted or sending.under_way > 0) and ticks - sending.at < resend_after and sending.block > last_block
+        (sending.accepted or sending.under_way > 0)
+        and ticks - sending.at < resend_after
+        and (sending.block > last_block or ticks - sending.since < bump_after)
     )
 
 

@@ -85,9 +85,9 @@ async def _move_slots(desk: Desk, *, can_sign: bool) -> bool:
 
 
 def _stirring(desk: Desk, waiting: Sequence[Slot]) -> list[Slot]:
-    """Those of which there may be something to do: most were signed, or handed over, since the last block or two."""
+    """Those of which there may be something to do: most were signed or handed over a moment ago."""
     patience, now, ticks = desk.rules.patience, desk.store_now(), desk.ticks()
-    last_block = desk.head.top.number - patience.fewest_blocks
+    last_block, bump_after = desk.head.top.number - patience.fewest_blocks, patience.shortest
     return [
         slot
         for slot in waiting
@@ -98,6 +98,7 @@ def _stirring(desk: Desk, waiting: Sequence[Slot]) -> list[Slot]:
             now=now,
             ticks=ticks,
             last_block=last_block,
+            bump_after=bump_after,
             resend_after=patience.resend_after,
         )
     ]

@@ -325,7 +325,7 @@ CANCEL = an_attempt("0xcc", kind=AttemptKind.CANCEL, fees=Fees(130, 13))
 
 @given(
     ticks=st.integers(0, 30_000),
-    resend_after=st.sampled_from([1, 10_000, 15_000]),
+    resend_after=st.sampled_from([1, 10_000, 15_000, 40_000]),
     head=st.integers(0, 4),
     patience_in_blocks=st.integers(1, 3) | st.none(),
     wish=st.sampled_from(Speed),
@@ -358,7 +358,13 @@ def test_whoever_is_at_ease_would_only_be_told_to_wait(
         patience = replace(patience, bump_after={**PATIENCE.bump_after, wish: Blocks(patience_in_blocks)})
     tx = a_transaction(state=State.SENT, nonce=0, hash="0xaa", fees=wish, valid_until=valid_until)
     at_ease = is_at_ease(
-        tx, sending, now=1, ticks=ticks, last_block=head - patience.fewest_blocks, resend_after=resend_after
+        tx,
+        sending,
+        now=1,
+        ticks=ticks,
+        last_block=head - patience.fewest_blocks,
+        bump_after=patience.shortest,
+        resend_after=resend_after,
     )
     if at_ease:
         assert decide(sending=sending, tx=tx, now=1, ticks=ticks, head=head, patience=patience) is Wait.WAIT
@@ -368,17 +374,18 @@ def test_whoever_is_at_ease_would_only_be_told_to_wait(
 def test_what_a_node_took_since_the_last_blocks_or_may_take_is_at_ease_until_it_is_sent_again_or_overdue(
     sending: Sending,
 ) -> None:
-    given: dict[str, Any] = {"now": 1, "ticks": 9, "last_block": -1, "resend_after": 10}
+    given: dict[str, Any] = {"now": 1, "ticks": 9, "last_block": -1, "bump_after": 9, "resend_after": 10}
     assert is_at_ease(None, sending, **given)
     assert not is_at_ease(None, sending, **given | {"ticks": 10})
     assert not is_at_ease(None, sending, **given | {"last_block": 0})
+    assert is_at_ease(None, sending, **given | {"last_block": 0, "bump_after": 10})
     assert not is_at_ease(a_transaction(valid_until=1), sending, **given)
     assert is_at_ease(a_transaction(valid_until=2), sending, **given)
 
 
 @pytest.mark.parametrize("sending", [NEVER_SENT, replace(SENT, at=None)])
 def test_what_is_due_to_be_sent_is_at_ease_until_it_is_overdue(sending: Sending) -> None:
-    given: dict[str, Any] = {"now": 1, "ticks": 99, "last_block": 9, "resend_after": 10}
+    given: dict[str, Any] = {"now": 1, "ticks": 99, "last_block": 9, "bump_after": 10, "resend_after": 10}
     assert is_at_ease(None, sending, **given)
     assert not is_at_ease(a_transaction(valid_until=1), sending, **given)
 
@@ -386,7 +393,7 @@ def test_what_is_due_to_be_sent_is_at_ease_until_it_is_overdue(sending: Sending)
 def test_what_no_node_is_known_to_have_taken_is_not_at_ease_once_all_have_answered() -> None:
     for fate in (Fate.POSSIBLY_SENT, Fate.BYTES_REFUSED):
         answered = UNDER_WAY.finished(fate, "geth")
-        assert not is_at_ease(None, answered, now=1, ticks=9, last_block=-1, resend_after=10)
+        assert not is_at_ease(None, answered, now=1, ticks=9, last_block=-1, bump_after=9, resend_after=10)
 
 
 def test_a_payload_past_its_deadline_is_given_up_whatever_became_of_its_sending() -> None:
