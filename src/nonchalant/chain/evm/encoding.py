@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from coincurve import PublicKey
@@ -27,19 +27,23 @@ _SHORT: Final = tuple(bytes((0x80 + size,)) for size in range(56))
 
 def rlp(item: Rlp) -> bytes:
     """The recursive length prefix encoding; integers without leading zeros."""
-    if isinstance(item, int):
-        item = item.to_bytes((item.bit_length() + 7) // 8, "big")
-    if isinstance(item, bytes):
-        size = len(item)
-        if size == 1 and item[0] < 0x80:
-            return item
-        return _SHORT[size] + item if size < 56 else _prefix(0x80, size) + item
-    return _rlp_list(map(rlp, item))
+    return _rlp_of_each((item,))
 
 
-def _rlp_list(encoded: Iterable[bytes]) -> bytes:
-    body = b"".join(encoded)
-    return _prefix(0xC0, len(body)) + body
+def _rlp_of_each(items: Sequence[Rlp]) -> bytes:
+    """One after the other. Not by a call for each: a transaction has a dozen, and is encoded twice."""
+    encoded = []
+    for item in items:
+        data = item.to_bytes((item.bit_length() + 7) // 8, "big") if isinstance(item, int) else item
+        if isinstance(data, bytes):
+            size = len(data)
+            if size != 1 or data[0] >= 0x80:
+                data = (_SHORT[size] if size < 56 else _prefix(0x80, size)) + data
+            encoded.append(data)
+        else:
+            body = _rlp_of_each(data)
+            encoded.append(_prefix(0xC0, len(body)) + body)
+    return b"".join(encoded)
 
 
 def _prefix(offset: int, size: int) -> bytes:
