@@ -46,6 +46,9 @@ async def rescue(desk: Desk) -> bool:
 async def _move_slots(desk: Desk, *, can_sign: bool) -> bool:
     waiting = desk.lane.open_slots()
     market = await _market(desk) if waiting and can_sign else None
+    stirring = _stirring(desk, waiting)
+    if not stirring:
+        return await _look_after(desk, waiting)
     # Behind a nonce that somebody else is to use, no price helps.
     kept_back = next((index for index, slot in enumerate(waiting) if slot.kind is SlotKind.RESERVATION), len(waiting))
     lowest = {slot.nonce for slot in waiting[: min(BUMPED_AT_ONCE, kept_back)]}
@@ -56,8 +59,7 @@ async def _move_slots(desk: Desk, *, can_sign: bool) -> bool:
         with handling(subject_of(slot)):
             await _move(desk, work, slot, market, lowest=slot.nonce in lowest, sent=slot.nonce in in_window)
 
-    stirring = _stirring(desk, waiting)
-    for part in desk.slot_parts(stirring) if stirring else ():
+    for part in desk.slot_parts(stirring):
         work = desk.work()
         for slot in part:
             try:
@@ -78,10 +80,15 @@ async def _move_slots(desk: Desk, *, can_sign: bool) -> bool:
         except SignerFailed as failure:
             await signing.convict(desk, subject_of(slot), failure)
         return await desk.commit_part(work, [slot]) or changed
+    return await _look_after(desk, waiting) or changed
+
+
+async def _look_after(desk: Desk, waiting: Sequence[Slot]) -> bool:
+    """What is to be done about slots that are not moved."""
     work = desk.work()
     _resend_aside(desk, work, waiting)
     _mark_overlong(desk, work, waiting[:1])
-    return await desk.commit(work) or changed
+    return await desk.commit(work)
 
 
 def _stirring(desk: Desk, waiting: Sequence[Slot]) -> list[Slot]:

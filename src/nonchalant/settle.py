@@ -38,7 +38,9 @@ async def settle(desk: Desk) -> bool:
     # While their blocks are young: most nodes forget the state of a block before the block is final.
     mined = [(slot, slot.receipt) for slot in desk.lane.slots.values() if slot.receipt is not None]
     await _ask_why(desk, mined)
-    final = [slot for slot, receipt in mined if is_final(desk, receipt)]
+    blocks = {receipt.block: receipt for _, receipt in mined}  # many share one
+    final_blocks = {block for block, receipt in blocks.items() if is_final(desk, receipt)}
+    final = [slot for slot, receipt in mined if receipt.block in final_blocks]
     # What is reserved needs no proof: its holder used it, and need not say so.
     used = [
         slot for slot in desk.lane.lost_slots() if slot.reservation is not None and is_consumed_for_good(desk, slot)

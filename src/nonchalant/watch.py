@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -26,15 +26,12 @@ async def watch(desk: Desk) -> bool:
         nonce = lane.nonce_of(receipt.hash)
         if nonce is not None:
             executed.setdefault(nonce, []).append(receipt)
-    news = [
-        slot
-        for slot in lane.slots.values()
-        if slot.nonce in executed or (slot.receipt is not None and _may_change(desk, slot, slot.receipt))
-    ]
-    if not news and lane.record.window is None:
+    mined = [(slot, slot.receipt) for slot in lane.slots.values() if slot.receipt is not None]
+    shaken = _shaken(desk, [(slot, receipt) for slot, receipt in mined if slot.nonce not in executed])
+    if not executed and not shaken and lane.record.window is None:
         return False
     changed = False
-    for part in desk.slot_parts(news):
+    for part in desk.slot_parts([lane.slots[nonce] for nonce in sorted([*executed, *shaken])]):
         work, blocks = desk.work(), set[BlockRef]()
         with handling() as whom:
             for slot in part:
@@ -46,12 +43,17 @@ async def watch(desk: Desk) -> bool:
     return changed
 
 
-def _may_change(desk: Desk, slot: Slot, receipt: Receipt) -> bool:
-    """Whether the linked chain may say of a mined slot what is not known yet. Most of them stay where they are."""
-    if not desk.head.has(receipt.block):
-        return True
-    tx = desk.lane.transaction_of(slot)
-    return tx is not None and tx.confirmations is not None
+def _shaken(desk: Desk, mined: Sequence[tuple[Slot, Receipt]]) -> list[int]:
+    """The nonces of which the linked chain may say what is not known yet. Most of these stay where they are."""
+    if not mined:
+        return []
+    head, lane = desk.head, desk.lane
+    return [
+        slot.nonce
+        for slot, receipt in mined
+        if not head.has(receipt.block)
+        or ((tx := lane.transaction_of(slot)) is not None and tx.confirmations is not None)
+    ]
 
 
 async def _bring_in_line(desk: Desk, work: Work, slot: Slot, receipts: Iterable[Receipt]) -> set[BlockRef]:

@@ -8,6 +8,7 @@ import pytest
 from nonchalant import broadcast, rescue, settle, watch
 from nonchalant.errors import SignerFailed
 from nonchalant.model import Answer, BlockRef, Draft, Receipt, Sealed
+from nonchalant.policy import Patience
 from nonchalant.words import State
 from tests.lessons import lesson
 from tests.stages.poisons import POISON, choke_encoder, choke_signer, label_of, settles
@@ -145,7 +146,7 @@ def break_for(bad: str, function: Callable[..., Any]) -> Callable[..., Any]:
     ],
     ids=["watch", "settle", "broadcast", "rescue"],
 )
-@staged()
+@staged(patience=Patience(resend_after=1_000))  # so that rescuing soon has something to do about it
 async def test_a_stage_that_fails_on_one_slot_leaves_it_aside_and_the_others_go_on(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, module: Any, steps: Sequence[str]
 ) -> None:
