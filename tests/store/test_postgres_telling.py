@@ -11,7 +11,7 @@ import pytest
 
 from nonchalant.lifecycle import Cancelled, step
 from nonchalant.model import Change, Event, Lease
-from nonchalant.store import postgres
+from nonchalant.store import postgres, wakes
 from nonchalant.store.postgres import PostgresStore, _numbered
 from nonchalant.store.talk import Fence, Procedure, Tell
 from nonchalant.wishes import Sync, Wish
@@ -185,6 +185,30 @@ async def test_what_one_node_accepts_another_hears_of_and_nobody_hears_himself(
     await store.release([lease])
     await hears(LANE, freed)
     assert own == []
+    await other.close()
+
+
+async def test_what_a_busy_node_says_collects_until_a_lane_is_let_go(
+    store: PostgresStore, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever lets go may be about to stop, so that is said at once, with all that collected."""
+    other = await second(store, postgres)
+    said: asyncio.Queue[tuple[str, list[LaneKey]]] = asyncio.Queue()
+    assert store.wakes is not None
+    assert other.wakes is not None
+    async with asyncio.timeout(60):
+        while not (store.wakes.connected and other.wakes.connected):  # noqa: ASYNC110 - nobody is told
+            await asyncio.sleep(0.01)
+        other.wakes.hear = lambda lanes: said.put_nowait(("changed", list(lanes)))
+        other.wakes.hear_free = lambda lanes: said.put_nowait(("free", list(lanes)))
+        monkeypatch.setattr(wakes, "COLLECT_SECONDS", 3600.0)
+        store.wakes.tell([OTHER_LANE])
+        assert [await said.get(), await said.get()] == [("changed", [OTHER_LANE]), ("free", [])]
+        store.wakes.tell([OTHER_LANE])
+        store.wakes.tell([LANE])
+        await store.events_after(0, limit=9)  # time enough to say it
+        store.wakes.tell_free([LANE])
+        assert [await said.get(), await said.get()] == [("changed", sorted([LANE, OTHER_LANE])), ("free", [LANE])]
     await other.close()
 
 
