@@ -93,7 +93,10 @@ async def _empty(desk: Desk, outlet: Outlet) -> None:
             for (hash, _), answer in zip(chunk, answers, strict=True):
                 del outlet.waiting[hash]
                 desk.answers.append((hash, outlet.endpoint.name, answer))
-            desk.wake.set()
+                if isinstance(answer, Accepted) and not _is_told(desk, hash):
+                    taken.note(desk, hash)
+            if taken.due(desk) or not all(isinstance(answer, Accepted) for answer in answers):
+                desk.wake.set()  # else it has time until there is something to do
     except LeaseLost:
         pass  # the lane's next commit says so too
     finally:
@@ -133,8 +136,6 @@ async def _record_answers(desk: Desk) -> bool:
         if nonce is not None and isinstance(answer, Accepted):
             if hash in desk.sendings:
                 desk.sendings[hash] = desk.sendings[hash].finished(Fate.ACCEPTED, endpoint)
-            if not _is_told(desk, nonce, hash):
-                taken.note(desk, hash)
         elif nonce is not None:
             said.setdefault(nonce, []).append((hash, endpoint, answer))
         elif hash in desk.sendings:  # settled meanwhile
@@ -170,8 +171,11 @@ async def _tell_taken(desk: Desk) -> bool:
     return changed
 
 
-def _is_told(desk: Desk, nonce: int, hash: Hash) -> bool:
-    """Whether the store knows that a node has it."""
+def _is_told(desk: Desk, hash: Hash) -> bool:
+    """Whether the store knows that a node has it, or need not: its slot is gone."""
+    nonce = desk.lane.nonce_of(hash)
+    if nonce is None:
+        return True
     attempt = _attempt(desk, nonce, hash)
     return attempt.sent_at is not None and attempt.answer == policy.ACCEPTED
 

@@ -345,8 +345,10 @@ class Desk:
         was known stands. Whether finality was told.
         """
         top, final, address = self.head.top, self.head.final, self.key.address
-        at_head = await self.eyes.ask_everyone(lambda endpoint: endpoint.account(address, top))
-        at_final = await self.eyes.ask_everyone(lambda endpoint: endpoint.account(address, final))
+        at_head, at_final = await asyncio.gather(
+            self.eyes.ask_everyone(lambda endpoint: endpoint.account(address, top)),
+            self.eyes.ask_everyone(lambda endpoint: endpoint.account(address, final)),
+        )
         lane, enough = self.lane, heads.quorum(len(self.chain.endpoints))
         if not at_head or (lane.record.next_nonce is None and len(at_head) < enough):
             raise Unreachable(f"too few endpoints tell of {address} at block {top.number}")

@@ -473,14 +473,17 @@ class Engine:
         if follower.trouble is None and not desk.retired:
             await desk.unmark(BEHIND_MARK)
         for _ in range(PASSES):
-            changed = False
+            changed = set[Stage]()
             for stage in STAGES:
                 if desk.retired or desk.is_halted:
                     return
-                changed |= await self._run(stage, desk)
-            if not changed:
+                if await self._run(stage, desk):
+                    changed.add(stage)
+            if changed:
+                self.notifier.tell()
+            # What assigning leaves to do, the stages behind it have done; there may be more to assign.
+            if not changed - {assign} and not (changed and desk.assign_due):
                 return
-            self.notifier.tell()
 
     async def _stand_still(self, desk: Desk, follower: Follower) -> None:
         """Nothing at all is done in a halted lane but to look whether somebody opened it."""

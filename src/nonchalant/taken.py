@@ -43,7 +43,8 @@ def due(desk: Desk) -> list[Hash]:
 def due_in(desk: Desk) -> float:
     """How long the lane may sleep, in seconds, before something is to be told."""
     if not desk.taken:
-        return math.inf
+        # What is just being sent may be taken, and nobody is woken for that.
+        return A_MOMENT / 1000 if any(outlet.task is not None for outlet in desk.outlets.values()) else math.inf
     first = next(iter(desk.taken.values())).told_after
     at = min(first, desk.told_taken_at + A_MOMENT) if len(desk.taken) <= FEW else first
     return max(LEAST_SLEEP, at - desk.ticks()) / 1000

@@ -127,22 +127,23 @@ async def test_an_outcome_that_nobody_knows_is_told_to_all_of_them(store: Postgr
     assert await states(store) == dict.fromkeys(LANES, State.QUEUED)
 
 
-async def test_while_some_are_under_way_the_others_gather(
-    store: PostgresStore, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("worth_another", "under_way"), [(1, together.AT_ONCE), (1_000, 1)])
+async def test_while_as_many_are_under_way_as_pays_the_others_gather(
+    store: PostgresStore, postgres: Cluster, monkeypatch: pytest.MonkeyPatch, worth_another: int, under_way: int
 ) -> None:
-    monkeypatch.setattr(together, "MOST_ROWS", 1)
+    monkeypatch.setattr(together, "WORTH_ANOTHER", worth_another)
     lanes = await at_work(store)
     [before] = await sql(store, "SELECT count(*) AS n FROM tellings")
-    first = list(lanes)[: together.AT_ONCE]
-    async with meddling(
-        store, postgres, "SELECT 1 FROM leases WHERE address = ANY ($1) FOR UPDATE", [lane.address for lane in first]
-    ):
-        waiting = await begun(store, all_assign(store, lanes))
-        assert await states(store) == dict.fromkeys(LANES, State.QUEUED)
-        monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(together, "MOST_ROWS", 1)
+        locked = "SELECT 1 FROM leases WHERE address = ANY ($1) FOR UPDATE"
+        async with meddling(store, postgres, locked, [lane.address for lane in LANES[:under_way]]):
+            waiting = await begun(store, all_assign(store, lanes))
+            assert await states(store) == dict.fromkeys(LANES, State.QUEUED)
+            patch.undo()
     await waiting
     [after] = await sql(store, "SELECT count(*) AS n FROM tellings")
-    assert after["n"] - before["n"] == len(first) + 1
+    assert after["n"] - before["n"] == under_way + 1
     assert await states(store) == dict.fromkeys(LANES, State.SIGNED)
 
 

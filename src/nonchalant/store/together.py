@@ -7,18 +7,20 @@ written never fails its neighbours.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
-from itertools import accumulate, takewhile
+from itertools import accumulate
 
 from nonchalant.errors import CommitUnknown, StoreUnavailable
 from nonchalant.store.at_once import Owned
 from nonchalant.store.connections import Locked
 
-# Commits under way: while one waits for the disk, the next is made ready. With more of them nobody would have to wait, and
-# so none would gather.
-AT_ONCE = 2
+# Commits under way. Where there is little to write, one waits for the disk and all the others gather: two at a time would
+# each be half as large, and cost nearly as much. So another is begun only for so many transactions.
+AT_ONCE = 3
+WORTH_ANOTHER = 50
 
-# Rows of transactions in one of them, if it is of several lanes: so many take some hundredths of a second.
+# Transactions in one of them, if it is of several lanes: so many take some hundredths of a second.
 MOST_ROWS = 300
 
 Waiting = tuple[Owned, "asyncio.Future[None]"]
@@ -31,14 +33,16 @@ class Together:
         self._write = write
         self._waiting: list[Waiting] = []
         self._under_way: set[asyncio.Task[None]] = set()
+        self._is_called = False
 
     async def commit(self, owned: Owned) -> None:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        if not self._waiting:
-            # After all that is ready to run now: whoever was woken with this one goes with it.
-            loop.call_soon(self._go_on)
         self._waiting.append((owned, future))
+        if not self._is_called:
+            # After all that is ready to run now: whoever was woken with this one goes with it.
+            self._is_called = True
+            loop.call_soon(self._go_on)
         await future
 
     async def close(self) -> None:
@@ -51,12 +55,15 @@ class Together:
         await asyncio.gather(*under_way, return_exceptions=True)
 
     def _go_on(self) -> None:
-        """Have as many under way as there may be."""
+        """Have as many under way as there should be."""
+        self._is_called = False
         # Whoever was cancelled meanwhile does not want it any more.
         self._waiting = [(owned, future) for owned, future in self._waiting if not future.done()]
         while self._waiting and len(self._under_way) < AT_ONCE:
-            rows = accumulate(len(owned.change.transactions) for owned, _ in self._waiting)
-            count = max(1, sum(1 for _ in takewhile(lambda rows: rows <= MOST_ROWS, rows)))
+            rows = list(accumulate(len(owned.change.transactions) for owned, _ in self._waiting))
+            if self._under_way and rows[-1] < WORTH_ANOTHER:
+                return
+            count = max(1, bisect_right(rows, MOST_ROWS))
             batch, self._waiting = self._waiting[:count], self._waiting[count:]
             task = asyncio.create_task(self._commit(batch))
             self._under_way.add(task)
