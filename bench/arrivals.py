@@ -21,7 +21,7 @@ SEED: Final = 6
 
 
 class Waits(msgspec.Struct, frozen=True):
-    seconds: list[float]  # of each transaction, from when it was due to its answer
+    seconds: list[tuple[float, float]]  # of each transaction: when it was due, and from then to its answer
 
 
 def schedule(rate: float, count: int) -> list[float]:
@@ -36,7 +36,8 @@ async def run(order: Order) -> Waits:
     late: deque[tuple[float, bytes]] = deque()  # due, and all connections are busy
     free: deque[Connection] = deque()  # the one that waited longest goes next: a service closes those that nobody uses
     since: dict[Connection, float] = {}
-    waits: list[float] = []
+    waits: list[tuple[float, float]] = []
+    began = 0.0
     done = asyncio.Event()
 
     def ask(connection: Connection, at: float, request: bytes) -> None:
@@ -44,7 +45,8 @@ async def run(order: Order) -> Waits:
         connection.ask(request)
 
     def answered(connection: Connection) -> None:
-        waits.append(time.monotonic() - since.pop(connection))
+        due_at = since.pop(connection)
+        waits.append((due_at - began, time.monotonic() - due_at))
         if late:
             ask(connection, *late.popleft())
         else:
@@ -53,6 +55,7 @@ async def run(order: Order) -> Waits:
             done.set()
 
     async def arrive() -> None:
+        nonlocal began
         began = time.monotonic()
         while due:
             now = time.monotonic() - began

@@ -58,6 +58,7 @@ class Measurements:
             rate=median(one.rate for one in self.latencies),
             accept=Spread.median_of([one.accept for one in self.latencies]),
             broadcast=Spread.median_of([one.broadcast for one in self.latencies]),
+            broadcast_at_first=Spread.median_of([one.broadcast_at_first for one in self.latencies]),
             mined=Spread.median_of([one.mined for one in self.latencies]),
         )
 

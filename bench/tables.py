@@ -12,6 +12,7 @@ from rich.console import Console
 from bench.chain import Kind
 from bench.figures import Spread
 from bench.generator import name as generator_name
+from bench.latency import BEGINNING_SECONDS
 from bench.measurements import Measurements
 from bench.targets import verdicts
 
@@ -106,6 +107,7 @@ def _latency(found: Measurements) -> Table:
             "due → accepted": latency.accept,
             "accepted → broadcast": latency.broadcast,
             "broadcast → seen mined": latency.mined,
+            f"accepted → broadcast in the first {BEGINNING_SECONDS:g} s": latency.broadcast_at_first,
         }
         for what, spread in parts.items():
             yield what, *(f"{value:.1f}" for value in (spread.p50, spread.p95, spread.p99))
