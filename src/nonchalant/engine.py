@@ -73,8 +73,9 @@ CANCEL_SECONDS = 1.0
 REST_SECONDS = 0.5
 LONGEST_REST_SECONDS = 30.0
 
-# How long after its start a node leaves what is past its deadline to whoever compares its lane with the chain first. Not
-# for ever: a chain that cannot be reached keeps nothing from expiring.
+# How long after its start a node leaves what is past its deadline to whoever compares its lane with the chain first, and
+# how long a new owner waits until enough endpoints say what the account executed. Not for ever: a chain that cannot be
+# reached keeps nothing from expiring, and one endpoint is enough to go on.
 UNSURE_SECONDS = 15.0
 
 # How long the granting of what a hook wants is waited for, beside the lane's work.
@@ -448,12 +449,15 @@ class Engine:
 
     async def _take_over(self, desk: Desk, follower: Follower) -> None:
         """Before anything else: what does the chain say of this account?"""
+        began = self._clock.monotonic()
         while not (self._stopped.is_set() or desk.retired):
             try:
                 await same_chain.check(desk)
                 if desk.is_halted:
                     return
                 await desk.see_account()
+                if not desk.lane.is_vouched and self._clock.monotonic() - began < UNSURE_SECONDS:
+                    raise Unreachable(f"too few endpoints tell what {desk.key.address} has executed")
                 await reconcile.begin(desk)
                 await desk.unmark(HALTED_MARK, BEHIND_MARK)
                 self._compared.add(desk.key)

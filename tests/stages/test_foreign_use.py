@@ -300,3 +300,26 @@ async def test_a_key_used_elsewhere_while_nobody_held_the_lane_is_reconciled_bef
     assert await rig.lane_mark() is None
     await rig.finalise()
     assert await rig.state(second) is State.CONFIRMED
+
+
+@staged(window=3, largest_window=3)
+async def test_so_is_one_that_too_few_endpoints_tell_of_at_first(rig: Rig) -> None:
+    """One of three alone is not believed that nonces are used; a moment later the others say so too."""
+    first = await rig.submit("first")
+    await rig.reaches(first, State.SENT)
+    await rig.mine()
+    await rig.finalise()
+    await rig.advance(10.0)
+    rig.intrude()
+    await rig.mine()
+    _, *others = rig.endpoints
+    for voice in others:
+        voice.fail("account", unreachable())
+    second = await rig.submit("second")
+    await rig.advance(5.0)
+    assert await rig.state(second) is State.QUEUED
+    for voice in others:
+        voice.heal()
+    await rig.advance(5.0)
+    assert await rig.lane_mark() == "quarantine"
+    assert await rig.state(second) is State.QUEUED
