@@ -89,6 +89,7 @@ async def _empty(desk: Desk, outlet: Outlet) -> None:
     try:
         while outlet.waiting:
             chunk = list(outlet.waiting.items())[:CHUNK]
+            outlet.asked_at = desk.ticks()
             answers = await _send(desk, outlet.endpoint, [raw for _, raw in chunk])
             for (hash, _), answer in zip(chunk, answers, strict=True):
                 del outlet.waiting[hash]
@@ -298,4 +299,4 @@ def _release(desk: Desk, work: Work, slot: Slot) -> None:
 def _may_be_held_by_a_node(desk: Desk, attempt: Attempt) -> bool:
     """Whether a node took it, or may have: a plain refusal leaves it unsent, though its slot stays bound."""
     sending = desk.sending(attempt.hash)
-    return sending.accepted or sending.uncertain
+    return sending.accepted or sending.uncertain or attempt.hash in desk.taken

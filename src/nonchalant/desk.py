@@ -36,7 +36,7 @@ from nonchalant.model import (
     Transaction,
 )
 from nonchalant.poison import Strikes, handling, parts, subject_of
-from nonchalant.policy import BUMPED_AT_ONCE, NEVER_SENT, Patience, Sending
+from nonchalant.policy import ACCEPTED, BUMPED_AT_ONCE, NEVER_SENT, Patience, Sending
 from nonchalant.ports import Adviser, Chain, Clock, Endpoint, Signer, Store
 from nonchalant.windows import Pace
 from nonchalant.wishes import OfTransaction
@@ -298,7 +298,8 @@ class Desk:
         self.lane.apply(change)
         self.eyes.watch(self.key, [attempt.hash for attempt in change.attempts])
         for attempt in change.answered:
-            self.taken.pop(attempt.hash, None)
+            if attempt.answer == ACCEPTED:  # else a node may have taken it while another's refusal was written
+                self.taken.pop(attempt.hash, None)
         for slot in change.slots:
             if slot.settled:
                 self.drop(slot.attempts)
@@ -470,3 +471,4 @@ class Outlet:
     endpoint: Endpoint
     waiting: dict[Hash, bytes] = field(default_factory=dict)
     task: asyncio.Task[None] | None = None
+    asked_at: Millis = 0  # in ticks: the last time

@@ -44,7 +44,9 @@ def due_in(desk: Desk) -> float:
     """How long the lane may sleep, in seconds, before something is to be told."""
     if not desk.taken:
         # What is just being sent may be taken, and nobody is woken for that.
-        return A_MOMENT / 1000 if any(outlet.task is not None for outlet in desk.outlets.values()) else math.inf
+        latest = desk.ticks() - A_MOMENT
+        is_asking = any(one.task is not None and one.asked_at > latest for one in desk.outlets.values())
+        return A_MOMENT / 1000 if is_asking else math.inf
     first = next(iter(desk.taken.values())).told_after
     at = min(first, desk.told_taken_at + A_MOMENT) if len(desk.taken) <= FEW else first
     return max(LEAST_SLEEP, at - desk.ticks()) / 1000

@@ -260,3 +260,49 @@ async def test_a_halted_lane_sleeps_though_something_is_untold(rig: Rig, monkeyp
     await rig.advance(10.0)
     assert rig.node.engine.desks[ALICE].taken
     assert len(naps) < 100
+
+
+@pytest.mark.parametrize("first", ["a block", "time"])
+@staged()
+async def test_what_is_taken_while_another_s_refusal_is_written_is_told_all_the_same(rig: Rig, first: str) -> None:
+    slow(rig, rig.endpoints[0], 0.05, Refused("insufficient funds for gas * price + value", -32000))
+    for voice in rig.endpoints[1:]:
+        slow(rig, voice, 0.1)
+    store = rig.node.store
+    commit = store.commit
+
+    async def slowly(change: Change, lease: Lease) -> None:
+        await commit(change, lease)
+        if any(event.kind == "attempt.refused" for event in change.events):
+            await rig.advance(0.2)  # what the store says is on its way
+
+    store.commit = slowly  # type: ignore[method-assign]
+    rig.dice.producer = rig.endpoints[1]
+    tx = await rig.submit("pay")
+    await rig.advance(1.0 if first == "a block" else 5.0)
+    if first == "a block":
+        await rig.mine()
+    else:
+        assert await rig.state(tx) is State.SENT
+    assert "tx.sent" in await rig.history(tx)
+    assert [attempt.answer for attempt in await rig.attempts(tx)] == ["accepted"]
+
+
+@staged()
+async def test_a_node_that_keeps_us_waiting_does_not_have_its_lanes_look_more_often(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow(rig, rig.endpoints[0], 10.0, Unknown("no answer"))
+    tx = await rig.submit("pay")
+    await rig.reaches(tx, State.SENT)
+    await rig.advance(0.5)
+    rounds, real = 0, engine.Engine._round
+
+    async def counted(*given: Any) -> None:
+        nonlocal rounds
+        rounds += 1
+        await real(*given)
+
+    monkeypatch.setattr(engine.Engine, "_round", counted)
+    await rig.advance(8.0)
+    assert rounds < 16  # once a second, and with each look at the chain

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from nonchalant.errors import CommitUnknown, LeaseLost, RowMoved, StoreUnavailable
-from nonchalant.model import LaneRecord, Lease, Transaction
+from nonchalant.model import Change, Event, LaneRecord, Lease, Transaction
 from nonchalant.store import together
 from nonchalant.store.postgres import PostgresStore
 from nonchalant.values import replace
@@ -117,6 +117,61 @@ async def test_a_row_that_moved_fails_nobody_else(store: PostgresStore) -> None:
     assert await states(store) == dict.fromkeys(LANES, State.SIGNED) | {ODD: State.QUEUED}
 
 
+BROKEN = """
+CREATE FUNCTION break() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN
+    RAISE EXCEPTION 'invalid page in block 17' USING ERRCODE = 'data_corrupted';
+END $$
+"""
+
+
+async def test_nor_does_what_the_server_cannot_do_for_one_of_them(store: PostgresStore) -> None:
+    """A damaged page, a time-out of the role's, a deadlock with somebody else."""
+    lanes = await at_work(store)
+    await sql(store, BROKEN.replace("break()", "nonchalant.break()"))
+    await sql(
+        store,
+        "CREATE TRIGGER breaks BEFORE UPDATE ON transactions FOR EACH ROW"
+        f" WHEN (OLD.address = '{ODD.address}') EXECUTE FUNCTION nonchalant.break()",
+    )
+    answers = await all_assign(store, lanes)
+    assert [lane for lane in LANES if isinstance(answers[lane], StoreUnavailable)] == [ODD]
+    assert await states(store) == dict.fromkeys(LANES, State.SIGNED) | {ODD: State.QUEUED}
+
+
+async def test_one_that_waits_for_somebody_keeps_nobody_else_waiting(store: PostgresStore, postgres: Cluster) -> None:
+    lanes = await at_work(store)
+    locked = "SELECT 1 FROM transactions WHERE address = $1 FOR UPDATE"
+    async with meddling(store, postgres, locked, ODD.address):
+        waiting = await begun(store, commit(store, *lanes[ODD], 0))
+        for lane in LANES:
+            if lane != ODD:
+                await commit(store, *lanes[lane], 0)
+        assert not waiting.done()
+        assert await states(store) == dict.fromkeys(LANES, State.SIGNED) | {ODD: State.QUEUED}
+    await waiting
+
+
+async def test_what_was_built_on_lost_commits_is_not_tried_by_itself(store: PostgresStore) -> None:
+    """Also if another node noticed the loss first, and the leases are still there."""
+    lanes = await at_work(store)
+    await sql(store, "UPDATE meta SET incarnation = incarnation + 1")
+    assert store._seen is not None
+    store._seen = replace(store._seen, wal=store._seen.wal + 10**12)
+    answers = await all_assign(store, lanes)
+    assert {type(answer) for answer in answers.values()} == {together.CommitsLost}
+    assert await states(store) == dict.fromkeys(LANES, State.QUEUED)
+
+
+async def test_whatever_is_written_counts(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(together, "MOST_ROWS", 10)
+    leases = [lease for lease, _ in (await at_work(store)).values()]
+    [before] = await sql(store, "SELECT count(*) AS n FROM tellings")
+    told = [Change(events=(Event(kind="lane.filled", lane=lease.lane, at=0),) * 4) for lease in leases]
+    await asyncio.gather(*(store.commit(change, lease) for change, lease in zip(told, leases, strict=True)))
+    [after] = await sql(store, "SELECT count(*) AS n FROM tellings")
+    assert after["n"] - before["n"] == len(LANES) / 2  # two have ten rows: four events each, and themselves
+
+
 async def test_an_outcome_that_nobody_knows_is_told_to_all_of_them(store: PostgresStore, postgres: Cluster) -> None:
     lanes = await at_work(store)
     async with meddling(store, postgres, "SELECT 1 FROM leases WHERE address = $1 FOR UPDATE", ODD.address) as other:
@@ -132,6 +187,7 @@ async def test_while_as_many_are_under_way_as_pays_the_others_gather(
     store: PostgresStore, postgres: Cluster, monkeypatch: pytest.MonkeyPatch, worth_another: int, under_way: int
 ) -> None:
     monkeypatch.setattr(together, "WORTH_ANOTHER", worth_another)
+    monkeypatch.setattr(together, "LATE_SECONDS", 60.0)
     lanes = await at_work(store)
     [before] = await sql(store, "SELECT count(*) AS n FROM tellings")
     with monkeypatch.context() as patch:
@@ -160,7 +216,7 @@ async def test_a_store_that_closes_leaves_nobody_waiting(
     store: PostgresStore, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(together, "MOST_ROWS", 1)
-    monkeypatch.setattr(together, "AT_ONCE", 1)
+    monkeypatch.setattr(together, "LATE_SECONDS", 60.0)
     lanes = await at_work(store)
     async with meddling(store, postgres, "SELECT 1 FROM leases WHERE address = $1 FOR UPDATE", LANES[0].address):
         waiting = await begun(store, all_assign(store, lanes))

@@ -37,8 +37,12 @@ LOST = (
 )
 
 
-class Locked(StoreUnavailable):
-    """Somebody else's transaction holds what this one needs; nothing happened."""
+class Declined(StoreUnavailable):
+    """The server says no, for a reason that may be this one transaction's; nothing happened."""
+
+
+class Locked(Declined):
+    """Somebody else's transaction holds what this one needs."""
 
 
 class Connections:
@@ -185,8 +189,10 @@ def refusals() -> Iterator[None]:
         raise ValueError(f"the database cannot keep this: {_words(error)}") from error
     except asyncpg.LockNotAvailableError as error:
         raise Locked(f"the store cannot be used now: {_words(error)}") from error
-    except (asyncpg.PostgresError, *LOST) as error:
+    except LOST as error:
         raise StoreUnavailable(f"the store cannot be used now: {_words(error)}") from error
+    except asyncpg.PostgresError as error:
+        raise Declined(f"the store cannot be used now: {_words(error)}") from error
 
 
 def _stall(seconds: float) -> str:

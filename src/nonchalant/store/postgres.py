@@ -40,7 +40,7 @@ from nonchalant.store.talk import (
     holder,
     millis,
 )
-from nonchalant.store.together import Together
+from nonchalant.store.together import CommitsLost, Together
 from nonchalant.store.wakes import Wakes
 from nonchalant.store.whereabouts import Whereabouts
 from nonchalant.store.witness import POSITIONS_SKIPPED
@@ -206,7 +206,7 @@ class PostgresStore(SqlStore):
         if row["verdict"] == at_once.COMMITS_LOST:
             assert seen is not None
             await self._raise_incarnation(found, incarnation, seen)
-            raise LeaseLost(LOST_COMMITS)
+            raise CommitsLost(LOST_COMMITS)
         self._remember([found], incarnation)
 
     def _wake(self, *lanes: LaneKey) -> None:

@@ -1,4 +1,4 @@
-"""Commits of many lanes in one: while some are under way the others gather, and an idle system does not wait.
+"""Commits of many lanes in one: while one is under way the others gather, and an idle system does not wait.
 
 Where many lanes write a little each, what a commit costs by itself is most of what there is to do. One that cannot be
 written never fails its neighbours.
@@ -11,19 +11,30 @@ from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import accumulate
 
-from nonchalant.errors import CommitUnknown, StoreUnavailable
+from structlog.contextvars import unbind_contextvars
+
+from nonchalant.errors import CommitUnknown, LeaseLost, StoreUnavailable
+from nonchalant.model import Change
 from nonchalant.store.at_once import Owned
-from nonchalant.store.connections import Locked
+from nonchalant.store.connections import Declined
 
 # Commits under way. Where there is little to write, one waits for the disk and all the others gather: two at a time would
-# each be half as large, and cost nearly as much. So another is begun only for so many transactions.
+# each be half as large, and cost nearly as much. So another is begun only for so many rows.
 AT_ONCE = 3
-WORTH_ANOTHER = 50
+WORTH_ANOTHER = 200
 
-# Transactions in one of them, if it is of several lanes: so many take some hundredths of a second.
-MOST_ROWS = 300
+# Rows in one of them, if it is of several lanes: so many take some hundredths of a second.
+MOST_ROWS = 1_200
+
+# One that takes longer waits for somebody, and the others do not wait with it; as long as there are not too many of them.
+LATE_SECONDS = 0.1
+MOST_LATE = 6
 
 Waiting = tuple[Owned, "asyncio.Future[None]"]
+
+
+class CommitsLost(LeaseLost):
+    """The store lost commits: nothing that was built on them is written, nor tried again."""
 
 
 class Together:
@@ -32,8 +43,9 @@ class Together:
     def __init__(self, write: Callable[[Sequence[Owned]], Awaitable[None]]) -> None:
         self._write = write
         self._waiting: list[Waiting] = []
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._under_way: dict[asyncio.Task[None], float] = {}  # and since when
         self._is_called = False
+        self._later: asyncio.TimerHandle | None = None
 
     async def commit(self, owned: Owned) -> None:
         loop = asyncio.get_running_loop()
@@ -59,21 +71,35 @@ class Together:
         self._is_called = False
         # Whoever was cancelled meanwhile does not want it any more.
         self._waiting = [(owned, future) for owned, future in self._waiting if not future.done()]
-        while self._waiting and len(self._under_way) < AT_ONCE:
-            rows = list(accumulate(len(owned.change.transactions) for owned, _ in self._waiting))
-            if self._under_way and rows[-1] < WORTH_ANOTHER:
+        loop = asyncio.get_running_loop()
+        while self._waiting:
+            rows = list(accumulate(_rows(owned.change) for owned, _ in self._waiting))
+            if not self._may_begin(rows[-1], loop.time()):
+                if self._later is None:
+                    self._later = loop.call_later(LATE_SECONDS, self._look_again)
                 return
             count = max(1, bisect_right(rows, MOST_ROWS))
             batch, self._waiting = self._waiting[:count], self._waiting[count:]
             task = asyncio.create_task(self._commit(batch))
-            self._under_way.add(task)
+            self._under_way[task] = loop.time()
             task.add_done_callback(self._ended)
 
+    def _may_begin(self, rows: int, now: float) -> bool:
+        prompt = sum(now - began < LATE_SECONDS for began in self._under_way.values())
+        if len(self._under_way) - prompt > MOST_LATE:
+            return False
+        return prompt == 0 or (prompt < AT_ONCE and rows >= WORTH_ANOTHER)
+
+    def _look_again(self) -> None:
+        self._later = None
+        self._go_on()
+
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._under_way.discard(task)
+        del self._under_way[task]
         self._go_on()
 
     async def _commit(self, batch: Sequence[Waiting]) -> None:
+        unbind_contextvars("lane", "epoch")  # it is begun by one lane, and is of others too
         try:
             await self._commit_each(batch)
         finally:
@@ -84,14 +110,25 @@ class Together:
         try:
             await self._write([owned for owned, _ in batch])
         except Exception as error:  # noqa: BLE001 - whatever it is, those who wait must hear of it
-            is_everybodys = isinstance(error, (CommitUnknown, StoreUnavailable)) and not isinstance(error, Locked)
-            if len(batch) == 1 or is_everybodys:
+            if len(batch) == 1 or _is_everybodys(error):
                 _tell(batch, error)
                 return
             # Nothing was written, and it may be one of them: each on its own, and none waits for another.
             await asyncio.gather(*(self._commit_each([one]) for one in batch))
         else:
             _tell(batch, None)
+
+
+def _is_everybodys(error: Exception) -> bool:
+    """Whether each of them would meet it by itself, or must not be tried again."""
+    if isinstance(error, (CommitUnknown, CommitsLost)):
+        return True
+    return isinstance(error, StoreUnavailable) and not isinstance(error, Declined)
+
+
+def _rows(change: Change) -> int:
+    parts = (change.transactions, change.slots, change.attempts, change.answered, change.events)
+    return 1 + sum(map(len, parts))
 
 
 def _tell(batch: Sequence[Waiting], error: Exception | None) -> None:

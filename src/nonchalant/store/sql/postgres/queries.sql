@@ -95,7 +95,12 @@ UPDATE nonchalant.numbering SET last = last + :skipped;
 
 -- end_leases --
 -- Whoever holds one has a copy of the lane in memory that the store does not know any more.
-UPDATE nonchalant.leases SET owner = NULL, expires_at = 0, epoch = epoch + 1 WHERE owner IS NOT NULL;
+WITH held AS (
+    SELECT chain_id, address FROM nonchalant.leases WHERE owner IS NOT NULL
+    ORDER BY chain_id, address FOR NO KEY UPDATE
+)
+UPDATE nonchalant.leases AS l SET owner = NULL, expires_at = 0, epoch = epoch + 1
+FROM held WHERE l.chain_id = held.chain_id AND l.address = held.address;
 
 -- declare_lane --
 -- Make the lane exist. A new lane has nothing to reconcile, unless the store itself has lost commits.
