@@ -81,6 +81,7 @@ def _hand_over(desk: Desk, attempt: Attempt, endpoints: Sequence[Endpoint]) -> N
         outlet.waiting[attempt.hash] = attempt.raw
         desk.sendings[attempt.hash] = desk.sending(attempt.hash).started(now, desk.head.top.number)
         if outlet.task is None:
+            outlet.asked_at = now
             outlet.task = asyncio.create_task(_empty(desk, outlet))
 
 
@@ -251,7 +252,7 @@ def _heed(desk: Desk, work: Work, nonce: int, hash: Hash, endpoint: str, rejecti
 
 
 def _note(desk: Desk, work: Work, nonce: int, hash: Hash, answer: str) -> None:
-    attempt = _attempt(desk, nonce, hash)
+    attempt = work.as_answered(_attempt(desk, nonce, hash))
     if hash in desk.taken:
         answer = policy.ACCEPTED  # one that has it outweighs those that do not
     if attempt.sent_at is None or attempt.answer not in (answer, policy.ACCEPTED):
@@ -288,7 +289,7 @@ def _release(desk: Desk, work: Work, slot: Slot) -> None:
         work.move(tx, lifecycle.Recalled())
         work.move(tx, lifecycle.Cancelled() if slot.wanted is Wanted.CANCEL else lifecycle.Expired())
     elif tx is not None:
-        work.move(tx, lifecycle.Failed(f"no node accepts these bytes: {work.answer_to(slot.attempts[-1])}"))
+        work.move(tx, lifecycle.Failed(f"no node accepts these bytes: {work.as_answered(slot.attempts[-1]).answer}"))
     else:
         desk.fill_after = desk.ticks() + FILLER_PAUSE
         work.mark_lane(Attention(FILLER_MARK, FILLER_REASON, work.at))

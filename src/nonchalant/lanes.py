@@ -297,9 +297,9 @@ class Work:
     def answered(self, attempt: Attempt) -> None:
         self._answered[attempt.hash] = attempt
 
-    def answer_to(self, attempt: Attempt) -> str | None:
-        """The last thing nodes said about it, this work included."""
-        return self._answered.get(attempt.hash, attempt).answer
+    def as_answered(self, attempt: Attempt) -> Attempt:
+        """The attempt, with the last thing nodes said about it, this work included."""
+        return self._answered.get(attempt.hash, attempt)
 
     def free(self, slot: Slot) -> None:
         self._freed.append(slot.nonce)

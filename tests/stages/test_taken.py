@@ -306,3 +306,23 @@ async def test_a_node_that_keeps_us_waiting_does_not_have_its_lanes_look_more_of
     monkeypatch.setattr(engine.Engine, "_round", counted)
     await rig.advance(8.0)
     assert rounds < 16  # once a second, and with each look at the chain
+
+
+@staged()
+async def test_of_one_after_the_other_it_is_told_within_a_moment_each(rig: Rig) -> None:
+    for number in range(4):
+        tx = await rig.submit(f"number {number}")
+        await rig.reaches(tx, State.SENT, seconds=2 * taken.A_MOMENT / 1000)
+
+
+@pytest.mark.parametrize("refuses_first", [True, False])
+@staged()
+async def test_one_that_has_it_already_outweighs_one_that_refuses_it(rig: Rig, refuses_first: bool) -> None:
+    poor, known = Refused("insufficient funds for gas * price + value", -32000), Refused("already known", -32000)
+    answers = (poor, known, known) if refuses_first else (known, poor, poor)
+    for voice, answer in zip(rig.endpoints, answers, strict=True):
+        slow(rig, voice, 0.05, answer)
+    tx = await rig.submit("pay")
+    await rig.advance(5.0)
+    assert [attempt.answer for attempt in await rig.attempts(tx)] == ["accepted"]
+    assert await rig.mark(tx) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import asyncpg
 import pytest
@@ -224,3 +225,35 @@ async def test_a_store_that_closes_leaves_nobody_waiting(
         answers = await waiting
     kinds = [type(answer) for answer in answers.values()]
     assert kinds == [CommitUnknown, *[StoreUnavailable] * (len(LANES) - 1)]
+
+
+async def test_nor_one_whose_commit_was_only_just_begun(store: PostgresStore) -> None:
+    (lease, tx), *_ = (await at_work(store)).values()
+    waiting = asyncio.create_task(commit(store, lease, tx, 0))
+    while not store._together._under_way:  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0)
+    await store.close()
+    with pytest.raises(CommitUnknown, match="closed"):
+        await waiting
+
+
+async def test_a_loss_that_cannot_be_recorded_now_is_told_to_all_of_them_once(
+    store: PostgresStore, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lanes = await at_work(store)
+    assert store._seen is not None
+    store._seen = replace(store._seen, wal=store._seen.wal + 10**12)
+    tries, real = 0, store._raise_incarnation
+
+    async def counted(*given: Any) -> None:
+        nonlocal tries
+        tries += 1
+        await real(*given)
+
+    monkeypatch.setattr(store, "_raise_incarnation", counted)
+    async with meddling(store, postgres, "SELECT 1 FROM meta FOR UPDATE"):
+        monkeypatch.setattr(store._leases, "_begin", store._leases._begin.replace("60000ms", "300ms"))
+        answers = await all_assign(store, lanes)
+    assert {type(answer) for answer in answers.values()} == {StoreUnavailable}
+    assert tries == 1
+    assert await states(store) == dict.fromkeys(LANES, State.QUEUED)

@@ -111,13 +111,16 @@ class Connections:
     async def commit_alone(self, sql: str, values: Sequence[Any]) -> asyncpg.Record:
         """One statement that is a whole transaction, and gives one row. `CommitUnknown` if nobody can tell whether it
         happened."""
-        with refusals():
-            connection = await self.pool.acquire(timeout=ANSWER_SECONDS)
-            try:
-                with _outcome(connection):
-                    return await connection.fetchrow(sql, *values)
-            finally:
-                await self.pool.release(connection)
+        try:
+            with refusals():
+                connection = await self.pool.acquire(timeout=ANSWER_SECONDS)
+        except Declined as error:  # nothing of this transaction can be to blame
+            raise StoreUnavailable(str(error)) from error
+        try:
+            with refusals(), _outcome(connection):
+                return await connection.fetchrow(sql, *values)
+        finally:
+            await self.pool.release(connection)
 
     async def ask_alone(self, sql: str, values: Sequence[Any]) -> Answer:
         """A statement outside of any transaction. It is asked again if its connection was lost, so it only reads, or may

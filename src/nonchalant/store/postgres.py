@@ -21,7 +21,7 @@ from nonchalant.model import Change, Control, Event, Lease, Request, Stranger, T
 from nonchalant.ports import Acceptance, Entropy, Wished
 from nonchalant.store import at_once, owning, postgres_schema, rows
 from nonchalant.store.at_once import Owned
-from nonchalant.store.connections import BEGINNINGS, STALL_SECONDS, Connections, Locked, refusals
+from nonchalant.store.connections import BEGINNINGS, STALL_SECONDS, Connections, Declined, Locked, refusals
 from nonchalant.store.contract import SqlStore
 from nonchalant.store.room import BELIEVED
 from nonchalant.store.statements import Statements
@@ -205,7 +205,10 @@ class PostgresStore(SqlStore):
             raise LeaseLost(f"lease of {lost} is not ours any more")
         if row["verdict"] == at_once.COMMITS_LOST:
             assert seen is not None
-            await self._raise_incarnation(found, incarnation, seen)
+            try:
+                await self._raise_incarnation(found, incarnation, seen)
+            except Declined as error:  # it is of all lanes, and none is tried by itself
+                raise StoreUnavailable(str(error)) from error
             raise CommitsLost(LOST_COMMITS)
         self._remember([found], incarnation)
 

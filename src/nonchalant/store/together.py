@@ -30,6 +30,9 @@ MOST_ROWS = 1_200
 LATE_SECONDS = 0.1
 MOST_LATE = 6
 
+# How many are tried by themselves at once: others need connections too.
+BY_THEMSELVES = 4
+
 Waiting = tuple[Owned, "asyncio.Future[None]"]
 
 
@@ -43,7 +46,8 @@ class Together:
     def __init__(self, write: Callable[[Sequence[Owned]], Awaitable[None]]) -> None:
         self._write = write
         self._waiting: list[Waiting] = []
-        self._under_way: dict[asyncio.Task[None], float] = {}  # and since when
+        self._under_way: dict[asyncio.Task[None], tuple[float, Sequence[Waiting]]] = {}  # since when, and of whom
+        self._by_themselves = asyncio.Semaphore(BY_THEMSELVES)
         self._is_called = False
         self._later: asyncio.TimerHandle | None = None
 
@@ -81,12 +85,12 @@ class Together:
             count = max(1, bisect_right(rows, MOST_ROWS))
             batch, self._waiting = self._waiting[:count], self._waiting[count:]
             task = asyncio.create_task(self._commit(batch))
-            self._under_way[task] = loop.time()
+            self._under_way[task] = (loop.time(), batch)
             task.add_done_callback(self._ended)
 
     def _may_begin(self, rows: int, now: float) -> bool:
-        prompt = sum(now - began < LATE_SECONDS for began in self._under_way.values())
-        if len(self._under_way) - prompt > MOST_LATE:
+        prompt = sum(now - began < LATE_SECONDS for began, _ in self._under_way.values())
+        if len(self._under_way) - prompt >= MOST_LATE:
             return False
         return prompt == 0 or (prompt < AT_ONCE and rows >= WORTH_ANOTHER)
 
@@ -95,16 +99,14 @@ class Together:
         self._go_on()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        del self._under_way[task]
+        _, batch = self._under_way.pop(task)
+        # Cancelled, if anybody waits still: the store is closed.
+        _tell(batch, CommitUnknown("the store was closed"))
         self._go_on()
 
     async def _commit(self, batch: Sequence[Waiting]) -> None:
         unbind_contextvars("lane", "epoch")  # it is begun by one lane, and is of others too
-        try:
-            await self._commit_each(batch)
-        finally:
-            # Cancelled, if anybody waits still: the store is closed.
-            _tell(batch, CommitUnknown("the store was closed"))
+        await self._commit_each(batch)
 
     async def _commit_each(self, batch: Sequence[Waiting]) -> None:
         try:
@@ -113,10 +115,14 @@ class Together:
             if len(batch) == 1 or _is_everybodys(error):
                 _tell(batch, error)
                 return
-            # Nothing was written, and it may be one of them: each on its own, and none waits for another.
-            await asyncio.gather(*(self._commit_each([one]) for one in batch))
+            # Nothing was written, and it may be one of them: each on its own.
+            await asyncio.gather(*(self._commit_by_itself(one) for one in batch))
         else:
             _tell(batch, None)
+
+    async def _commit_by_itself(self, one: Waiting) -> None:
+        async with self._by_themselves:
+            await self._commit_each([one])
 
 
 def _is_everybodys(error: Exception) -> bool:
