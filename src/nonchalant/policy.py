@@ -350,6 +350,10 @@ def _refusal_mark(attempt: Attempt) -> tuple[str, str] | None:
     return rejection.value, f"nodes refuse it ({rejection.value}). {rejection.remedy.value}"
 
 
+# What says nothing of the bytes, but that the nonce is used, or that a pool has something else there.
+ABOUT_THE_NONCE = frozenset({Rejection.NONCE_TOO_LOW.value, Rejection.REPLACEMENT_UNDERPRICED.value})
+
+
 def is_refused_for_good(slot: Slot, sending: Sending, endpoints: int) -> bool:
     """Whether every endpoint has refused the payload's bytes themselves, or some did, time and again, and none took them;
     or whether all that answer say, time and again, what no further sending mends, such as too much gas.
@@ -359,8 +363,8 @@ def is_refused_for_good(slot: Slot, sending: Sending, endpoints: int) -> bool:
     """
     if slot.wanted is not Wanted.PAYLOAD or slot.tx_id is None or sending.accepted or sending.under_way:
         return False
-    if Rejection.NONCE_TOO_LOW.value in sending.said.values():
-        return False  # its nonce is used: what that means for it, the chain tells
+    if not ABOUT_THE_NONCE.isdisjoint(sending.said.values()):
+        return False  # somebody else has its nonce: what that means for it, the chain tells
     if len(sending.refused_by) >= endpoints:
         return sending.rounds > 1
     vague = any(BY_NAME.get(said) in VAGUE for said in sending.said.values())

@@ -267,6 +267,7 @@ FAULTY, FULL = Rejection.INTRINSIC_GAS_TOO_LOW, Rejection.TX_POOL_FULL
 def test_what_one_refuses_is_not_given_up_while_another_says_that_its_nonce_is_used() -> None:
     assert is_refused_for_good(a_slot(0), told(FAULTY, FULL, rounds=8), 3)
     assert not is_refused_for_good(a_slot(0), told(FAULTY, Rejection.NONCE_TOO_LOW, rounds=40), 3)
+    assert not is_refused_for_good(a_slot(0), told(FAULTY, Rejection.REPLACEMENT_UNDERPRICED, rounds=40), 3)
 
 
 @pytest.mark.parametrize(
