@@ -86,9 +86,9 @@ def test_including_settling_freeing_and_answering_are_each_recorded() -> None:
     work.settle(a_slot(4))
     work.slot(a_slot(5))
     work.free(a_slot(6))
-    assert work.answer_to(slot.newest) is None
+    assert work.as_answered(slot.newest).answer is None
     work.answered(replace(slot.newest, answer="unknown"))
-    assert work.answer_to(slot.newest) == "unknown"
+    assert work.as_answered(slot.newest).answer == "unknown"
     work.answered(replace(slot.newest, answer="accepted"))
     assert work.change() == Change(
         slots=(replace(slot, receipt=receipt), replace(a_slot(4), settled=True), a_slot(5)),
