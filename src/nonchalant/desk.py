@@ -346,10 +346,10 @@ class Desk:
         was known stands. Whether finality was told.
         """
         top, final, address = self.head.top, self.head.final, self.key.address
-        at_head, at_final = await asyncio.gather(
-            self.eyes.ask_everyone(lambda endpoint: endpoint.account(address, top)),
-            self.eyes.ask_everyone(lambda endpoint: endpoint.account(address, final)),
-        )
+        # One after the other: a node that is just making a block may tell of the next one for its last, and where that is
+        # final, it would do so of both.
+        at_head = await self.eyes.ask_everyone(lambda endpoint: endpoint.account(address, top))
+        at_final = await self.eyes.ask_everyone(lambda endpoint: endpoint.account(address, final))
         lane, enough = self.lane, heads.quorum(len(self.chain.endpoints))
         if not at_head or (lane.record.next_nonce is None and len(at_head) < enough):
             raise Unreachable(f"too few endpoints tell of {address} at block {top.number}")

@@ -65,8 +65,11 @@ async def settle(desk: Desk) -> bool:
 
 
 def is_consumed_for_good(desk: Desk, slot: Slot) -> bool:
-    """Whether the slot's nonce is used at finality: nothing less says that it will never be ours."""
-    return slot.nonce < desk.lane.final_count
+    """Whether the slot's nonce is used at finality: nothing less says that it will never be ours.
+
+    What was final when it was signed did not have it: whoever says so now tells of a later block.
+    """
+    return slot.nonce < desk.lane.final_count and (not slot.attempts or desk.head.final.number > slot.floor)
 
 
 def is_final(desk: Desk, receipt: Receipt) -> bool:

@@ -9,9 +9,11 @@ import pytest
 
 from nonchalant.model import Account, BlockRef
 from nonchalant.sim.wire import Effect, SimTx
+from nonchalant.values import replace
 from nonchalant.words import Address, State
 from tests.lessons import lesson
 from tests.stages.rig import ALICE, ETHER, GWEI, Rig, staged, unreachable
+from tests.stages.voices import Voice
 
 
 @staged()
@@ -323,3 +325,26 @@ async def test_so_is_one_that_too_few_endpoints_tell_of_at_first(rig: Rig) -> No
     await rig.advance(5.0)
     assert await rig.lane_mark() == "quarantine"
     assert await rig.state(second) is State.QUEUED
+
+
+@staged()
+async def test_nothing_is_consumed_for_good_before_finality_has_moved_since_it_was_signed(rig: Rig) -> None:
+    """A node that is just making a block may tell of the next one for its last, which is final on a new chain."""
+    tx = await rig.submit("tx")
+    await rig.reaches(tx, State.SENT)
+    for voice in rig.endpoints:
+
+        async def ahead(address: str, block: BlockRef, voice: Voice = voice) -> Account:
+            return replace(await voice.endpoint.account(address, block), count=1)
+
+        voice.answer("account", ahead)
+    await rig.mine(empty=True)
+    other = await rig.submit("other")  # before it gets a nonce, the account is looked at
+    await rig.advance(5.0)
+    assert "tx.superseded" not in await rig.history(tx)
+    for voice in rig.endpoints:
+        voice.heal()
+    await rig.mine(2)
+    await rig.finalise()
+    assert await rig.states([tx, other]) == [State.CONFIRMED] * 2
+    assert (rig.executions("tx"), rig.executions("other")) == (1, 1)
