@@ -25,7 +25,7 @@ from tests.store.acts import LIMITS, accept, assign, begun, on_a_server, on_post
 
 store = pytest.fixture(on_a_server)
 
-DIGEST = "253bdc8ebc0a0959559f0ce26d1a4b91d2af2b45f9175eb81279f67c45c15635"
+DIGEST = "5d06f9fdc15daf167c469da321ab5a3f6dcfb39815d90bd0406b0e98307db97d"
 
 
 def forbid(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:

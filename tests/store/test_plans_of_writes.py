@@ -15,7 +15,7 @@ from nonchalant.store.postgres import PostgresStore
 from nonchalant.store.talk import Columns
 from tests.examples import LANE, a_hash, a_slot, a_transaction, an_attempt
 from tests.postgres import Cluster
-from tests.store.acts import accept, on_postgres
+from tests.store.acts import accept, on_postgres, sql
 
 ATTEMPT = an_attempt(a_hash(1))
 
@@ -41,6 +41,29 @@ async def test_a_row_is_found_by_its_whole_key(
     assert "Seq Scan on" not in plan
     conditions = [line.replace("::text", "") for line in plan.splitlines() if "Index Cond" in line]
     assert any(re.search(by, line) for line in conditions), plan
+
+
+@pytest.mark.parametrize(
+    ("query", "each"),
+    [("insert_attempt", rows.attempt_columns(ATTEMPT)), ("settle_slot", rows.slot_columns(a_slot(0)))],
+)
+async def test_so_it_is_where_all_was_final_when_the_table_was_analysed(
+    postgres: Cluster, query: str, each: Columns
+) -> None:
+    """The index of what is not final was empty then, and would be read whole for each row."""
+    async with on_postgres(postgres) as store:
+        await store.declare([LANE])
+        await sql(
+            store,
+            "INSERT INTO slots (chain_id, address, nonce, kind, wanted, payload_version, settled, settled_at)"
+            " SELECT ?::BIGINT, ?::TEXT, n, 'filler', 'nothing', 0, TRUE, 1 FROM generate_series(1, 1000) AS n",
+            *LANE,
+        )
+        await sql(store, "ANALYZE slots")
+        plan = await planned(store, query, [each] * 100, LANE._asdict())
+    assert "slots_unsettled" not in plan
+    conditions = [line.replace("::text", "") for line in plan.splitlines() if "Index Cond" in line]
+    assert any(re.search(r"\bnonce = \(?(new|given)\.nonce", line) for line in conditions), plan
 
 
 async def planned(store: PostgresStore, query: str, each: Sequence[Columns], common: Columns) -> str:

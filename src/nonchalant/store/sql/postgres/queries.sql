@@ -672,7 +672,8 @@ WHERE NOT s.settled AND s.tx_id IS NOT DISTINCT FROM excluded.tx_id
     AND (s.kind = excluded.kind OR (s.kind = 'reservation' AND excluded.kind = 'filler'));
 
 -- settle_slot --
--- It is final. Fewer rows: one is bound to something else, or was final before. Each is found by its whole key, as above.
+-- It is final. Fewer rows: one is bound to something else, or was final before. Each is found by its whole key, as above; not
+-- by the index of what is not final, which was empty when the table was analysed, and so is read whole for each row.
 UPDATE nonchalant.slots AS s SET settled = TRUE, settled_at = nonchalant.millis(), receipt = new.receipt
 FROM (
     SELECT :chain_id::BIGINT AS chain_id, :address::TEXT AS address, given.*
@@ -680,7 +681,7 @@ FROM (
     OFFSET 0
 ) AS new
 WHERE s.chain_id = new.chain_id AND s.address = new.address AND s.nonce = new.nonce AND s.kind = new.kind
-    AND s.tx_id IS NOT DISTINCT FROM new.tx_id AND NOT s.settled;
+    AND s.tx_id IS NOT DISTINCT FROM new.tx_id AND NOT coalesce(s.settled, FALSE);
 
 -- free_slot --
 -- Fewer rows: one is not bound any more, or final.
@@ -725,8 +726,8 @@ FROM (
     OFFSET 0
 ) AS new
 JOIN nonchalant.slots AS s
-    ON s.chain_id = new.chain_id AND s.address = new.address AND s.nonce = new.nonce AND NOT s.settled
-    AND s.tx_id IS NOT DISTINCT FROM new.tx_id
+    ON s.chain_id = new.chain_id AND s.address = new.address AND s.nonce = new.nonce
+    AND NOT coalesce(s.settled, FALSE) AND s.tx_id IS NOT DISTINCT FROM new.tx_id
 ORDER BY new.n
 ON CONFLICT (hash, coalesce(tx_id, '')) DO UPDATE SET answer = excluded.answer, given_back = FALSE
 WHERE a.chain_id = excluded.chain_id AND a.address = excluded.address
