@@ -29,7 +29,7 @@ class Head:
         return self.hashes.get(ref.number) == ref.hash
 
     def is_final(self, ref: BlockRef) -> bool:
-        return ref.number <= self.final.number and self.hashes.get(ref.number) == ref.hash
+        return ref.number <= self.final.number and self.has(ref)
 
     def above(self, block: BlockRef, count: int) -> tuple[BlockRef, ...]:
         """The first so many blocks linked on top of this one; fewer if there are no more, or they are not known.

@@ -184,10 +184,8 @@ class PostgresStore(SqlStore):
         """In one round trip, which is the whole transaction. Of several commits all happen, or none."""
         seen, incarnation = self._seen, self._incarnation
         parts = at_once.parts_of(commits)
-        told = parts["insert_event"]
         given = {
-            "insert_event_count": len(told),
-            "insert_event_repeats": any(columns["fact"] is not None for columns in told),
+            **{f"insert_event_{name}": value for name, value in _about(parts["insert_event"]).items()},
             "seen_timeline": None if seen is None else seen.timeline,
             "seen_wal": None if seen is None else seen.wal,
             "seen_home": None if seen is None else seen.home,
@@ -378,9 +376,14 @@ class PostgresStore(SqlStore):
 
 
 def _told(events: Sequence[Event]) -> tuple[list[Columns], Columns]:
-    """The rows of what is told at once, and what is to be known of them all."""
+    """The rows of what is told at once, and what is to be known of them."""
     each: list[Columns] = [rows.told_columns(event, fact_of(event)) for event in events]
-    return each, {"count": len(each), "repeats": any(columns["fact"] is not None for columns in each)}
+    return each, _about(each)
+
+
+def _about(told: Sequence[Columns]) -> Columns:
+    """What is to be known of all that is told at once."""
+    return {"count": len(told), "repeats": any(columns["fact"] is not None for columns in told)}
 
 
 class _NotOrdinary(Exception):
