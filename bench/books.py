@@ -45,7 +45,10 @@ class Books(Protocol):
 
 
 class _Postgres:
-    live = "SELECT 1 FROM transactions WHERE ended_as IS NULL"
+    live = (
+        "SELECT 1 FROM (SELECT address FROM waiting UNION ALL SELECT address FROM slots WHERE NOT settled) AS live"
+        " WHERE TRUE"
+    )
 
     def __init__(self, connection: asyncpg.Connection) -> None:
         self._connection = connection

@@ -168,6 +168,7 @@ async def empty(store: PostgresStore) -> None:
         "slots",
         "removed",
         "transactions",
+        "waiting",
         "nodes",
         "controls",
         "leases",

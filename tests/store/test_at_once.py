@@ -25,7 +25,7 @@ from tests.store.acts import LIMITS, accept, assign, begun, on_a_server, on_post
 
 store = pytest.fixture(on_a_server)
 
-DIGEST = "5d06f9fdc15daf167c469da321ab5a3f6dcfb39815d90bd0406b0e98307db97d"
+DIGEST = "87edb44e9bc91300083ebd66b7f0e2bb089209a7631ccd3f7c97ed713d6214b1"
 
 
 def forbid(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:

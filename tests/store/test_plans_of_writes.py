@@ -23,7 +23,7 @@ ATTEMPT = an_attempt(a_hash(1))
 @pytest.mark.parametrize(
     ("query", "each", "by"),
     [
-        ("update_transaction", rows.transaction_columns(a_transaction()), r"\bid = \(?new\.id"),
+        ("update_transaction", rows.transaction_columns(a_transaction()), r"\bplace = \(?new\.place"),
         ("answer_attempt", rows.answer_columns(ATTEMPT), r"\bhash = \(?new\.hash"),
         ("insert_attempt", rows.attempt_columns(ATTEMPT), r"\bnonce = \(?(new|given)\.nonce"),
         ("settle_slot", rows.slot_columns(a_slot(0)), r"\bnonce = \(?(new|given)\.nonce"),

@@ -51,6 +51,7 @@ def transactions(filter: Filter, legible: Legible) -> Procedure[Sequence[Transac
         "batch": filter.batch,
         "live": filter.live or filter.state in LIVE_STATES or None,
         "ended": filter.state in TERMINAL_STATES or None,
+        "unusual": (filter.state in TERMINAL_STATES and filter.state is not State.CONFIRMED) or None,
         **_within(filter.within),
     }
     # What is live is few, unless something else names fewer; SQLite would rather walk everything than sort them.

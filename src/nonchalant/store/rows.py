@@ -271,6 +271,7 @@ def transaction_columns(tx: Transaction) -> dict[str, object]:
     """What a move can change, and the guard."""
     return {
         "id": tx.id,
+        "place": tx.place,
         "version": tx.version,
         "state": tx.state.value,
         "held": tx.held,

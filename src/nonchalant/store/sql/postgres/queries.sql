@@ -118,9 +118,8 @@ SELECT
     (SELECT mode FROM nonchalant.controls AS c WHERE c.chain_id = lane.chain_id AND c.address = lane.address) AS mode,
     (
         SELECT count(*) FROM (
-            SELECT 1 FROM nonchalant.transactions AS t
-            WHERE t.chain_id = lane.chain_id AND t.address = lane.address
-                AND t.ended_as IS NULL AND t.waits
+            SELECT 1 FROM nonchalant.waiting AS w
+            WHERE w.chain_id = lane.chain_id AND w.address = lane.address
             LIMIT lane.most
         ) AS waiting
     ) AS depth
@@ -218,16 +217,13 @@ JOIN nonchalant.removed ON removed.idempotency_key = asked.idempotency_key AND r
 -- those of which something waits, held or not, that cannot be called off before the lane is compared with its chain. Each
 -- index is walked from one busy lane to the next, and what is asked of each of them is a subquery of its own, because a
 -- join may read a whole table: neither lanes at rest nor long queues cost anything.
-WITH RECURSIVE live AS (
-    (
-        SELECT chain_id, address FROM nonchalant.transactions
-        WHERE ended_as IS NULL ORDER BY chain_id, address LIMIT 1
-    )
+WITH RECURSIVE queues AS (
+    (SELECT chain_id, address FROM nonchalant.waiting ORDER BY chain_id, address LIMIT 1)
     UNION ALL
-    SELECT next.* FROM live CROSS JOIN LATERAL (
-        SELECT t.chain_id, t.address FROM nonchalant.transactions AS t
-        WHERE t.ended_as IS NULL AND (t.chain_id, t.address) > (live.chain_id, live.address)
-        ORDER BY t.chain_id, t.address LIMIT 1
+    SELECT next.* FROM queues CROSS JOIN LATERAL (
+        SELECT w.chain_id, w.address FROM nonchalant.waiting AS w
+        WHERE (w.chain_id, w.address) > (queues.chain_id, queues.address)
+        ORDER BY w.chain_id, w.address LIMIT 1
     ) AS next
 ), bound AS (
     (SELECT chain_id, address FROM nonchalant.slots WHERE NOT settled ORDER BY chain_id, address LIMIT 1)
@@ -238,39 +234,30 @@ WITH RECURSIVE live AS (
         ORDER BY s.chain_id, s.address LIMIT 1
     ) AS next
 ), waiting AS (
-    SELECT chain_id, address FROM live
+    SELECT chain_id, address FROM queues
     WHERE (
             coalesce(
                 (
                     SELECT c.mode FROM nonchalant.controls AS c
-                    WHERE c.chain_id = live.chain_id AND c.address = live.address
+                    WHERE c.chain_id = queues.chain_id AND c.address = queues.address
                 ),
                 'open'
             ) = 'open'
             AND (
-                SELECT TRUE FROM nonchalant.transactions AS t
-                WHERE t.chain_id = live.chain_id AND t.address = live.address AND t.waits AND NOT t.held
+                SELECT TRUE FROM nonchalant.waiting AS w
+                WHERE w.chain_id = queues.chain_id AND w.address = queues.address AND NOT w.held
                 LIMIT 1
             )
         )
         OR (
-            (
-                SELECT l.quarantined_below IS NOT NULL OR l.incarnation < (SELECT incarnation FROM nonchalant.meta)
-                FROM nonchalant.lanes AS l WHERE l.chain_id = live.chain_id AND l.address = live.address
-            )
-            AND (
-                SELECT TRUE FROM nonchalant.transactions AS t
-                WHERE t.chain_id = live.chain_id AND t.address = live.address
-                    AND t.ended_as IS NULL AND t.waits
-                LIMIT 1
-            )
+            SELECT l.quarantined_below IS NOT NULL OR l.incarnation < (SELECT incarnation FROM nonchalant.meta)
+            FROM nonchalant.lanes AS l WHERE l.chain_id = queues.chain_id AND l.address = queues.address
         )
         OR (
             :marked::BOOLEAN
             AND (
-                SELECT TRUE FROM nonchalant.transactions AS t
-                WHERE t.chain_id = live.chain_id AND t.address = live.address
-                    AND t.waits AND t.attention IS NOT NULL
+                SELECT TRUE FROM nonchalant.waiting AS w
+                WHERE w.chain_id = queues.chain_id AND w.address = queues.address AND w.marked
                 LIMIT 1
             )
         )
@@ -449,13 +436,13 @@ WHERE chain_id = :chain_id AND address = :address AND nonce >= :first AND nonce 
 SELECT hash FROM nonchalant.attempts WHERE hash = ANY (:hash::TEXT[]);
 
 -- queued --
--- What the owner may assign, found by state and never by a cursor; what it has put aside is left out, and so is what is
+-- What the owner may assign, found by what waits and never by a cursor; what it has put aside is left out, and so is what is
 -- overdue by the store's clock and any node may end. Before the others, those that ask for a nonce of their own.
 SELECT * FROM (
-    SELECT * FROM nonchalant.transactions
-    WHERE chain_id = :chain_id AND address = :address AND waits AND NOT held AND asked_nonce IS NOT NULL
+    SELECT t.* FROM nonchalant.waiting AS w JOIN nonchalant.transactions AS t ON t.place = w.place
+    WHERE w.chain_id = :chain_id AND w.address = :address AND NOT w.held AND w.asked_nonce IS NOT NULL
         AND (
-            valid_until IS NULL OR valid_until > nonchalant.millis()
+            w.valid_until IS NULL OR w.valid_until > nonchalant.millis()
             OR EXISTS (
                 SELECT 1 FROM nonchalant.strangers WHERE chain_id = :chain_id AND address = :address AND tx_id IS NULL
             )
@@ -463,15 +450,15 @@ SELECT * FROM (
         AND NOT EXISTS (
             SELECT 1 FROM nonchalant.controls WHERE chain_id = :chain_id AND address = :address AND mode <> 'open'
         )
-        AND id <> ALL (:skip::TEXT[])
-    ORDER BY asked_nonce LIMIT :asking
+        AND t.id <> ALL (:skip::TEXT[])
+    ORDER BY w.asked_nonce LIMIT :asking
 ) AS asking
 UNION ALL
 SELECT * FROM (
-    SELECT * FROM nonchalant.transactions
-    WHERE chain_id = :chain_id AND address = :address AND waits AND NOT held AND asked_nonce IS NULL
+    SELECT t.* FROM nonchalant.waiting AS w JOIN nonchalant.transactions AS t ON t.place = w.place
+    WHERE w.chain_id = :chain_id AND w.address = :address AND NOT w.held AND w.asked_nonce IS NULL
         AND (
-            valid_until IS NULL OR valid_until > nonchalant.millis()
+            w.valid_until IS NULL OR w.valid_until > nonchalant.millis()
             OR EXISTS (
                 SELECT 1 FROM nonchalant.strangers WHERE chain_id = :chain_id AND address = :address AND tx_id IS NULL
             )
@@ -479,30 +466,31 @@ SELECT * FROM (
         AND NOT EXISTS (
             SELECT 1 FROM nonchalant.controls WHERE chain_id = :chain_id AND address = :address AND mode <> 'open'
         )
-        AND id <> ALL (:skip::TEXT[])
-    ORDER BY priority DESC, place LIMIT :limit
+        AND t.id <> ALL (:skip::TEXT[])
+    ORDER BY w.priority DESC, w.place LIMIT :limit
 ) AS others;
 
 -- marked --
-SELECT * FROM nonchalant.transactions
-WHERE chain_id = :chain_id AND address = :address AND waits AND attention IS NOT NULL AND place > :after
-ORDER BY place LIMIT :limit;
+SELECT t.* FROM nonchalant.waiting AS w JOIN nonchalant.transactions AS t ON t.place = w.place
+WHERE w.chain_id = :chain_id AND w.address = :address AND w.marked AND w.place > :after
+ORDER BY w.place LIMIT :limit;
 
 -- hold_queued --
 -- Take queued rows out of the line.
 UPDATE nonchalant.transactions
 SET held = TRUE, version = version + 1, attention = :attention::TEXT, updated_at = :at
-WHERE id = ANY (:id::TEXT[]) AND waits;
+WHERE id = ANY (:id::TEXT[]) AND state = 'queued';
 
 -- queued_before --
-SELECT 1 FROM nonchalant.transactions
-WHERE chain_id = :chain_id AND address = :address AND waits AND NOT held AND place < :place
+SELECT 1 FROM nonchalant.waiting
+WHERE chain_id = :chain_id AND address = :address AND NOT held AND place < :place
 LIMIT 1;
 
 -- update_transaction --
 -- Guarded by the version that was read: still in that state, not held, same payload; and by the lane that is leased.
--- What gets a nonce must not be overdue. Fewer rows: someone else moved one. The lane stands in each row, where OFFSET 0
--- keeps it, and is compared in a way that no index serves: else all of a lane's rows would be read for each.
+-- What gets a nonce must not be overdue. Fewer rows: someone else moved one. It is found by its place, which is shorter than
+-- its id, and a batch has them beside each other. The lane stands in each row, where OFFSET 0 keeps it, and is compared in a
+-- way that no index serves, like the id: else all of a lane's rows would be read for each.
 UPDATE nonchalant.transactions AS t SET
     state = new.state, version = new.version, held = new.held, nonce = new.nonce, hash = new.hash,
     receipt = new.receipt, deep = new.deep, forked = new.forked, failure = new.failure, attention = new.attention,
@@ -511,12 +499,13 @@ UPDATE nonchalant.transactions AS t SET
 FROM (
     SELECT :chain_id::BIGINT AS chain_id, :address::TEXT AS address, given.*
     FROM unnest(
-        :id::TEXT[], :version::BIGINT[], :state::TEXT[], :held::BOOLEAN[], :nonce::BIGINT[], :hash::TEXT[],
-        :receipt::TEXT[], :deep::TEXT[], :forked::BOOLEAN[], :failure::TEXT[], :attention::TEXT[], :updated_at::BIGINT[]
-    ) AS given (id, version, state, held, nonce, hash, receipt, deep, forked, failure, attention, updated_at)
+        :id::TEXT[], :place::BIGINT[], :version::BIGINT[], :state::TEXT[], :held::BOOLEAN[], :nonce::BIGINT[],
+        :hash::TEXT[], :receipt::TEXT[], :deep::TEXT[], :forked::BOOLEAN[], :failure::TEXT[], :attention::TEXT[],
+        :updated_at::BIGINT[]
+    ) AS given (id, place, version, state, held, nonce, hash, receipt, deep, forked, failure, attention, updated_at)
     OFFSET 0
 ) AS new
-WHERE t.id = new.id AND t.version = new.version - 1
+WHERE t.place = new.place AND t.id IS NOT DISTINCT FROM new.id AND t.version = new.version - 1
     AND t.chain_id IS NOT DISTINCT FROM new.chain_id AND t.address IS NOT DISTINCT FROM new.address
     AND (t.state <> 'queued' OR new.nonce IS NULL OR t.valid_until IS NULL OR t.valid_until > nonchalant.millis());
 
@@ -538,7 +527,7 @@ FROM unnest(
     :id::TEXT[], :version::BIGINT[], :state::TEXT[], :held::BOOLEAN[], :attention::TEXT[], :updated_at::BIGINT[],
     :payload::TEXT[], :earlier::TEXT[], :fees::TEXT[]
 ) AS new (id, version, state, held, attention, updated_at, payload, earlier, fees)
-WHERE t.id = new.id AND t.version = new.version - 1 AND t.waits;
+WHERE t.id = new.id AND t.version = new.version - 1 AND t.state = 'queued';
 
 -- lock_lane --
 -- Keep its owner from committing until this transaction has ended.
@@ -566,8 +555,8 @@ ORDER BY nonce LIMIT 1;
 -- overdue --
 -- What any node may end. Not what may have run, by a commit that this store has lost: while its lane is not reconciled,
 -- and once a person is to decide about it, or once nobody can read whether one is to.
-SELECT t.* FROM nonchalant.transactions AS t
-WHERE t.waits AND t.valid_until <= nonchalant.millis()
+SELECT t.* FROM nonchalant.waiting AS w JOIN nonchalant.transactions AS t ON t.place = w.place
+WHERE w.valid_until <= nonchalant.millis()
     -- Not by a join, which might begin with the lanes.
     AND (
         SELECT l.quarantined_below IS NULL AND l.incarnation = (SELECT incarnation FROM nonchalant.meta)
@@ -578,14 +567,14 @@ WHERE t.waits AND t.valid_until <= nonchalant.millis()
         NOT t.held
         OR (t.attention ~ '^\["' AND t.attention !~ '^\["(same_payload_executed|store_lost_commits)"')
     )
-ORDER BY t.valid_until LIMIT :limit;
+ORDER BY w.valid_until LIMIT :limit;
 
 -- expire_queued --
 -- For a row that cannot be read. Not while something was done, unknown to this store, that this one may have been.
 UPDATE nonchalant.transactions AS t
 SET state = 'expired', held = FALSE, version = version + 1, attention = NULL, updated_at = :at,
     ended_at = nonchalant.millis()
-WHERE id = :id AND waits AND valid_until <= nonchalant.millis()
+WHERE id = :id AND state = 'queued' AND valid_until <= nonchalant.millis()
     AND NOT EXISTS (
         SELECT 1 FROM nonchalant.strangers AS s
         WHERE s.chain_id = t.chain_id AND s.address = t.address AND s.tx_id IS NULL
@@ -836,18 +825,8 @@ UPDATE nonchalant.numbering SET last = greatest(
 );
 
 -- ended_before --
--- What ended so long ago and may be removed, lane by lane: all of its slots are final, and its lane is in order.
-SELECT t.id FROM nonchalant.lanes AS l
-LEFT JOIN nonchalant.controls AS c ON c.chain_id = l.chain_id AND c.address = l.address
-JOIN nonchalant.transactions AS t ON t.chain_id = l.chain_id AND t.address = l.address
-WHERE l.incarnation = :incarnation AND l.quarantined_below IS NULL AND coalesce(c.mode, 'open') <> 'halted'
-    AND t.ended_since < :before
-    AND NOT EXISTS (
-        SELECT 1 FROM nonchalant.attempts AS a
-        JOIN nonchalant.slots AS s ON s.chain_id = a.chain_id AND s.address = a.address AND s.nonce = a.nonce
-        WHERE a.tx_id = t.id AND s.tx_id = t.id AND (NOT s.settled OR s.nonce >= l.settled_below)
-    )
-LIMIT :limit;
+-- What ended so long ago and may be removed: all of its slots are final, and its lane is in order.
+SELECT id FROM nonchalant.ended_before(:before, :incarnation, :limit);
 
 -- keep_key --
 -- So that the same request is never executed a second time.
@@ -928,19 +907,26 @@ DELETE FROM nonchalant.removed WHERE (idempotency_key, tenant) IN (
 SELECT * FROM nonchalant.transactions WHERE id = :id;
 
 -- transactions --
--- A listing from the newest down. A hash finds its transaction through any of its attempts. The line of a value that is
--- not asked for is left out, so that each listing finds its own index. `live` and `ended` say in so many words what a
--- state implies: an index of some states is not found by a value.
+-- A listing from the newest down. A hash finds its transaction through any of its attempts, and so does a nonce. The line of
+-- a value that is not asked for is left out, so that each listing finds its own index. `live` and `unusual` say in so many
+-- words what a state implies: what is live waits or has a slot, and most of what has ended is confirmed.
 SELECT * FROM nonchalant.transactions WHERE TRUE
     AND state = :state
     AND chain_id = :chain_id
     AND address = :address
     AND nonce = :nonce
+    AND id IN (SELECT a.tx_id FROM nonchalant.lanes AS l JOIN nonchalant.attempts AS a ON a.chain_id = l.chain_id AND a.address = l.address WHERE a.nonce = :nonce)
     AND id IN (SELECT tx_id FROM nonchalant.attempts WHERE attempts.hash = :hash)
     AND idempotency_key = :idempotency_key
     AND batch = :batch
-    AND ended_as IS NULL AND :live::BOOLEAN
-    AND ended_as = :state AND :ended::BOOLEAN
+    AND place IN (SELECT w.place FROM nonchalant.waiting AS w WHERE :live::BOOLEAN
+        AND :live::BOOLEAN AND w.chain_id = :chain_id
+        AND :live::BOOLEAN AND w.address = :address
+        UNION ALL SELECT t.place FROM nonchalant.slots AS s JOIN nonchalant.transactions AS t ON t.id = s.tx_id WHERE NOT s.settled AND :live::BOOLEAN
+        AND :live::BOOLEAN AND s.chain_id = :chain_id
+        AND :live::BOOLEAN AND s.address = :address
+        AND :live::BOOLEAN)
+    AND other_end = :state AND :unusual::BOOLEAN
     AND tenant = :tenant
     AND EXISTS (SELECT 1 FROM jsonb_array_elements(:may_use::TEXT::JSONB) AS may WHERE coalesce((may ->> 0)::BIGINT, transactions.chain_id) = transactions.chain_id AND coalesce(may ->> 1, transactions.address) = transactions.address)
     AND place < :before
@@ -954,13 +940,13 @@ SELECT * FROM nonchalant.transactions WHERE batch = :batch ORDER BY place;
 -- How many go before it, counted to a limit: whoever looks must not walk a whole queue.
 SELECT mine.id, (
     SELECT count(*) FROM (
-        SELECT 1 FROM nonchalant.transactions AS t
-        WHERE t.chain_id = mine.chain_id AND t.address = mine.address AND t.waits AND NOT t.held
-            AND t.priority > mine.priority
+        SELECT 1 FROM nonchalant.waiting AS w
+        WHERE w.chain_id = mine.chain_id AND w.address = mine.address AND NOT w.held
+            AND w.priority > mine.priority
         UNION ALL
-        SELECT 1 FROM nonchalant.transactions AS t
-        WHERE t.chain_id = mine.chain_id AND t.address = mine.address AND t.waits AND NOT t.held
-            AND t.priority = mine.priority AND t.place < mine.place
+        SELECT 1 FROM nonchalant.waiting AS w
+        WHERE w.chain_id = mine.chain_id AND w.address = mine.address AND NOT w.held
+            AND w.priority = mine.priority AND w.place < mine.place
         LIMIT :limit
     ) AS ahead
 ) AS n
@@ -1026,14 +1012,19 @@ ORDER BY lanes.chain_id, lanes.address;
 
 -- backlog --
 -- How much of what is live there is in each state, and since when its oldest was accepted. What is held waits for a
--- person, so it is told apart. The limit guards whoever has more to do than anybody can count in a moment; in the order
--- of the index, so that what has ended is never read.
+-- person, so it is told apart. The limit guards whoever has more to do than anybody can count in a moment; what has ended is
+-- never read.
 SELECT chain_id, shown AS state, count(*) AS n, min(created_at) AS oldest, nonchalant.millis() AS now
 FROM (
-    SELECT chain_id, created_at, CASE WHEN held THEN 'held' ELSE state END AS shown
-    FROM nonchalant.transactions
-    WHERE ended_as IS NULL
-    ORDER BY chain_id, address, waits LIMIT :limit
+    SELECT t.chain_id, t.created_at, CASE WHEN t.held THEN 'held' ELSE t.state END AS shown FROM (
+        SELECT place FROM nonchalant.waiting LIMIT :limit
+    ) AS w JOIN nonchalant.transactions AS t ON t.place = w.place
+    UNION ALL
+    SELECT t.chain_id, t.created_at, t.state FROM (
+        SELECT tx_id FROM nonchalant.slots WHERE NOT settled AND tx_id IS NOT NULL LIMIT :limit
+    ) AS s JOIN nonchalant.transactions AS t ON t.id = s.tx_id
+    WHERE t.state IN ('signed', 'sent', 'mined')
+    LIMIT :limit
 ) AS live
 GROUP BY chain_id, shown;
 
@@ -1051,23 +1042,29 @@ GROUP BY lanes.chain_id;
 -- Where a lane's nonces stand, and how many of the queued will take whichever is next. Not those that are
 -- marked: they cannot go now, others pass them, and nobody knows for how long. No row: it was never declared.
 SELECT lanes.next_nonce, (
-    SELECT count(*) FROM nonchalant.transactions AS waiting
+    SELECT count(*) FROM nonchalant.waiting
     WHERE waiting.chain_id = lanes.chain_id AND waiting.address = lanes.address
-    AND waiting.waits AND NOT waiting.held AND waiting.asked_nonce IS NULL AND waiting.attention IS NULL
+    AND NOT waiting.held AND waiting.asked_nonce IS NULL AND NOT waiting.marked
 ) AS waiting
 FROM nonchalant.lanes WHERE lanes.chain_id = :chain_id AND lanes.address = :address;
 
 -- asked_for --
 -- Nonces that queued ones wait for by name.
-SELECT asked_nonce FROM nonchalant.transactions
-WHERE chain_id = :chain_id AND address = :address AND waits AND NOT held AND asked_nonce IS NOT NULL;
+SELECT asked_nonce FROM nonchalant.waiting
+WHERE chain_id = :chain_id AND address = :address AND NOT held AND asked_nonce IS NOT NULL;
 
 -- live_states --
-SELECT lane.chain_id, lane.address, t.state, count(*) AS n
+SELECT lane.chain_id, lane.address, live.state, live.n
 FROM unnest(:chain_id::BIGINT[], :address::TEXT[]) AS lane (chain_id, address)
-JOIN nonchalant.transactions AS t ON t.chain_id = lane.chain_id AND t.address = lane.address
-WHERE t.ended_as IS NULL
-GROUP BY lane.chain_id, lane.address, t.state;
+CROSS JOIN LATERAL (
+    SELECT 'queued' AS state, count(*) AS n FROM nonchalant.waiting AS w
+    WHERE w.chain_id = lane.chain_id AND w.address = lane.address HAVING count(*) > 0
+    UNION ALL
+    SELECT t.state, count(*) FROM nonchalant.slots AS s JOIN nonchalant.transactions AS t ON t.id = s.tx_id
+    WHERE s.chain_id = lane.chain_id AND s.address = lane.address AND NOT s.settled
+        AND t.state IN ('signed', 'sent', 'mined')
+    GROUP BY t.state
+) AS live;
 
 -- live_slots --
 SELECT lane.chain_id, lane.address, s.kind, count(*) AS n

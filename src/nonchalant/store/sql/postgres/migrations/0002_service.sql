@@ -8,8 +8,6 @@ CREATE INDEX transactions_of_a_batch ON nonchalant.transactions (batch, place) W
 -- found by the index of a lane's.
 CREATE INDEX transactions_of_an_account ON nonchalant.transactions (address, place);
 CREATE INDEX transactions_of_a_chain ON nonchalant.transactions (chain_id, place);
-DROP INDEX nonchalant.transactions_by_nonce;
-CREATE INDEX transactions_by_nonce ON nonchalant.transactions (nonce, address, chain_id) WHERE nonce IS NOT NULL;
 
 -- The one nonce a client takes; any other would not be what it asked for.
 ALTER TABLE nonchalant.transactions ADD COLUMN asked_nonce BIGINT;
@@ -29,33 +27,119 @@ CREATE INDEX asked_nonces_by_transaction ON nonchalant.asked_nonces (tx_id);
 -- before this version, and then its last change was its end.
 ALTER TABLE nonchalant.transactions ADD COLUMN ended_at BIGINT;
 
--- Most moves change nothing that an index knows, and then none is written: so indexes go by what a state means for them,
--- never by the state itself, and a page has room for what its rows become.
+-- What becomes of a transaction on its way changes nothing that an index of it knows: then a move writes one row and no
+-- index at all, if the page has room for it. So what waits has a table of its own, nonces are found through attempts, and of
+-- those that ended only the unusual are found by how they did.
 ALTER TABLE nonchalant.transactions
-    ADD COLUMN waits BOOLEAN NOT NULL GENERATED ALWAYS AS (state = 'queued') STORED,
-    ADD COLUMN ended_as TEXT GENERATED ALWAYS AS (
-        CASE WHEN state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired') THEN state END
+    ADD COLUMN other_end TEXT GENERATED ALWAYS AS (
+        CASE WHEN state IN ('reverted', 'failed', 'cancelled', 'expired') THEN state END
     ) STORED,
-    ADD COLUMN ended_since BIGINT GENERATED ALWAYS AS (
-        CASE
-            WHEN state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired')
-            THEN coalesce(ended_at, updated_at)
-        END
-    ) STORED,
-    SET (fillfactor = 60);
-ALTER TABLE nonchalant.attempts SET (fillfactor = 60);
+    SET (fillfactor = 45);
+ALTER TABLE nonchalant.attempts SET (fillfactor = 45);
 DROP INDEX nonchalant.transactions_to_assign, nonchalant.transactions_with_a_deadline, nonchalant.transactions_marked,
-    nonchalant.transactions_live, nonchalant.transactions_ended;
-CREATE INDEX transactions_to_assign ON nonchalant.transactions (chain_id, address, priority DESC, place)
-    WHERE waits AND NOT held;
-CREATE INDEX transactions_with_a_deadline ON nonchalant.transactions (valid_until) WHERE waits AND valid_until IS NOT NULL;
-CREATE INDEX transactions_marked ON nonchalant.transactions (chain_id, address, place)
-    WHERE waits AND attention IS NOT NULL;
-CREATE INDEX transactions_live ON nonchalant.transactions (chain_id, address, waits) WHERE ended_as IS NULL;
-CREATE INDEX transactions_ended ON nonchalant.transactions (chain_id, address, ended_since) WHERE ended_since IS NOT NULL;
-CREATE INDEX transactions_ended_by_state ON nonchalant.transactions (ended_as, place) WHERE ended_as IS NOT NULL;
-CREATE INDEX transactions_asking ON nonchalant.transactions (chain_id, address, asked_nonce)
-    WHERE waits AND asked_nonce IS NOT NULL;
+    nonchalant.transactions_live, nonchalant.transactions_ended, nonchalant.transactions_by_nonce;
+CREATE INDEX transactions_ended_otherwise ON nonchalant.transactions (other_end, place) WHERE other_end IS NOT NULL;
+
+-- One row for each that is queued, written by triggers below and by nobody else. The line is walked in its own order.
+CREATE TABLE nonchalant.waiting (
+    chain_id    BIGINT NOT NULL,
+    address     TEXT COLLATE "C" NOT NULL,
+    held        BOOLEAN NOT NULL,
+    priority    SMALLINT NOT NULL,
+    place       BIGINT NOT NULL,
+    asked_nonce BIGINT,
+    valid_until BIGINT,
+    marked      BOOLEAN NOT NULL
+);
+
+CREATE UNIQUE INDEX waiting_in_line ON nonchalant.waiting (chain_id, address, held, priority DESC, place);
+ALTER TABLE nonchalant.waiting REPLICA IDENTITY USING INDEX waiting_in_line;
+CREATE INDEX waiting_with_a_deadline ON nonchalant.waiting (valid_until) WHERE valid_until IS NOT NULL;
+CREATE INDEX waiting_marked ON nonchalant.waiting (chain_id, address, place) WHERE marked;
+CREATE INDEX waiting_asking ON nonchalant.waiting (chain_id, address, asked_nonce) WHERE asked_nonce IS NOT NULL;
+
+INSERT INTO nonchalant.waiting (chain_id, address, held, priority, place, asked_nonce, valid_until, marked)
+SELECT chain_id, address, held, priority, place, asked_nonce, valid_until, attention IS NOT NULL
+FROM nonchalant.transactions WHERE state = 'queued';
+
+-- What is accepted is of a lane that exists, and lines up. All of a statement at once: a foreign key asks for each row, and
+-- locks the lane.
+CREATE FUNCTION nonchalant.line_up() RETURNS TRIGGER LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (
+        SELECT 1 FROM (SELECT DISTINCT chain_id, address FROM accepted) AS lane
+        WHERE (SELECT TRUE FROM nonchalant.lanes AS l WHERE l.chain_id = lane.chain_id AND l.address = lane.address) IS NULL
+    ) THEN
+        RAISE EXCEPTION 'there is no such lane' USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    INSERT INTO nonchalant.waiting (chain_id, address, held, priority, place, asked_nonce, valid_until, marked)
+    SELECT chain_id, address, held, priority, place, asked_nonce, valid_until, attention IS NOT NULL
+    FROM accepted WHERE state = 'queued';
+    RETURN NULL;
+END $$;
+CREATE TRIGGER what_is_accepted_lines_up AFTER INSERT ON nonchalant.transactions
+REFERENCING NEW TABLE AS accepted FOR EACH STATEMENT EXECUTE FUNCTION nonchalant.line_up();
+
+CREATE FUNCTION nonchalant.move_in_line() RETURNS TRIGGER LANGUAGE plpgsql AS $$
+BEGIN
+    IF OLD.state = 'queued' THEN
+        DELETE FROM nonchalant.waiting
+        WHERE chain_id = OLD.chain_id AND address = OLD.address AND held = OLD.held AND priority = OLD.priority
+            AND place = OLD.place;
+    END IF;
+    IF NEW.state = 'queued' THEN
+        INSERT INTO nonchalant.waiting (chain_id, address, held, priority, place, asked_nonce, valid_until, marked)
+        VALUES (
+            NEW.chain_id, NEW.address, NEW.held, NEW.priority, NEW.place, NEW.asked_nonce, NEW.valid_until,
+            NEW.attention IS NOT NULL
+        );
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER who_moves_changes_the_line AFTER UPDATE ON nonchalant.transactions
+FOR EACH ROW WHEN (OLD.state = 'queued' OR NEW.state = 'queued') EXECUTE FUNCTION nonchalant.move_in_line();
+
+ALTER TABLE nonchalant.transactions DROP CONSTRAINT transactions_chain_id_address_fkey;
+ALTER TABLE nonchalant.slots DROP CONSTRAINT slots_chain_id_address_fkey;
+CREATE TRIGGER lanes_stay BEFORE DELETE ON nonchalant.lanes
+FOR EACH ROW EXECUTE FUNCTION nonchalant.refuse('lanes are never deleted');
+CREATE TRIGGER lanes_are_who_they_are BEFORE UPDATE OF chain_id, address ON nonchalant.lanes
+FOR EACH ROW WHEN (NEW.chain_id <> OLD.chain_id OR NEW.address <> OLD.address)
+EXECUTE FUNCTION nonchalant.refuse('a lane stays the account it is');
+
+-- What ended before a time and may be removed, at most so many: from the oldest on, until something is met that was accepted
+-- after that time. What is passed over lives still, or ended later, or its lane is not in order.
+CREATE FUNCTION nonchalant.ended_before(before BIGINT, of_incarnation BIGINT, most BIGINT)
+RETURNS TABLE (id TEXT) LANGUAGE plpgsql STABLE
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+AS $$
+DECLARE
+    old RECORD;
+    found BIGINT := 0;
+BEGIN
+    FOR old IN SELECT t.* FROM nonchalant.transactions AS t ORDER BY t.place LOOP
+        EXIT WHEN found >= most OR old.created_at >= before;
+        IF old.state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired')
+            AND coalesce(old.ended_at, old.updated_at) < before
+            AND EXISTS (
+                SELECT 1 FROM nonchalant.lanes AS l
+                LEFT JOIN nonchalant.controls AS c ON c.chain_id = l.chain_id AND c.address = l.address
+                WHERE l.chain_id = old.chain_id AND l.address = old.address
+                    AND l.incarnation = of_incarnation AND l.quarantined_below IS NULL
+                    AND coalesce(c.mode, 'open') <> 'halted'
+                    AND NOT EXISTS (
+                        SELECT 1 FROM nonchalant.attempts AS a
+                        JOIN nonchalant.slots AS s
+                            ON s.chain_id = a.chain_id AND s.address = a.address AND s.nonce = a.nonce
+                        WHERE a.tx_id = old.id AND s.tx_id = old.id AND (NOT s.settled OR s.nonce >= l.settled_below)
+                    )
+            ) THEN
+            id := old.id;
+            found := found + 1;
+            RETURN NEXT;
+        END IF;
+    END LOOP;
+END $$;
 
 -- The same checks of new slots, for all that one statement binds: each of a batch has cost two questions.
 DROP TRIGGER slots_have_their_transaction ON nonchalant.slots;
@@ -70,10 +154,11 @@ BEGIN
         RAISE EXCEPTION 'there is no such transaction' USING ERRCODE = 'integrity_constraint_violation';
     END IF;
     IF EXISTS (
-        SELECT 1 FROM bound WHERE nonce < (
-            SELECT l.settled_below FROM nonchalant.lanes AS l
+        -- Of no lane, or final there.
+        SELECT 1 FROM bound WHERE (
+            SELECT l.settled_below <= bound.nonce FROM nonchalant.lanes AS l
             WHERE l.chain_id = bound.chain_id AND l.address = bound.address
-        )
+        ) IS NOT TRUE
     ) THEN
         RAISE EXCEPTION 'this nonce is final already' USING ERRCODE = 'integrity_constraint_violation';
     END IF;
