@@ -370,13 +370,13 @@ async def test_a_repeated_request_is_answered_by_another_node(store: PostgresSto
 # plans: what is done often must not grow with what is done
 
 
-GROWING = ("transactions", "slots", "attempts", "events", "removed", "strangers", "wishes")
+GROWING = ("transactions", "waiting", "slots", "attempts", "events", "removed", "strangers", "wishes")
 
 
 @pytest.mark.parametrize(
     ("query", "columns"),
     [
-        ("queued", {**LANE._asdict(), "limit": 9, "asking": 9, "skip": []}),
+        ("queued", {"chain_id": [7, 7], "address": ["0x", "0y"], "limit": [9, 9], "asking": 9, "skip": []}),
         ("load_slots", LANE._asdict()),
         ("load_attempts", LANE._asdict()),
         ("load_transactions", LANE._asdict()),

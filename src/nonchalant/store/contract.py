@@ -30,6 +30,7 @@ from nonchalant.store import accepting, auditing, hooking, keeping, owning, read
 from nonchalant.store.legible import Legible
 from nonchalant.store.room import KnownRoom
 from nonchalant.store.talk import Procedure, ask
+from nonchalant.store.wishing import Found, Line
 from nonchalant.webhooks import Delivery, DeliveryState, Parcel, Webhook
 from nonchalant.wishes import Wish
 from nonchalant.words import Hash, LaneKey, Millis, Mode, TxId
@@ -154,10 +155,13 @@ class SqlStore(ABC):
         return await self._write(owning.load(lease, self._legible))
 
     async def queued(self, lane: LaneKey, *, limit: int, skip: Collection[TxId] = ()) -> Sequence[Transaction]:
-        good, broken = await self._read(wishing.queued(lane, limit, skip))
+        good, broken = await self._in_line(Line(lane, limit, skip))
         if broken:
             await self._write(wishing.hold_undecodable(lane, broken))
         return good
+
+    async def _in_line(self, line: Line) -> Found:
+        return (await self._read(wishing.queued([line])))[line.lane]
 
     async def marked(self, lane: LaneKey, *, limit: int, after: int = 0) -> Sequence[Transaction]:
         return await self._read(reading.marked(lane, limit, after, self._legible))

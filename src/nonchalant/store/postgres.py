@@ -19,10 +19,11 @@ from nonchalant.history import fact_of
 from nonchalant.installation import Installation
 from nonchalant.model import Change, Control, Event, Lease, Request, Stranger, Transaction
 from nonchalant.ports import Acceptance, Entropy, Wished
-from nonchalant.store import at_once, owning, postgres_schema, rows
+from nonchalant.store import at_once, owning, postgres_schema, rows, wishing
 from nonchalant.store.at_once import Owned
 from nonchalant.store.connections import BEGINNINGS, STALL_SECONDS, Connections, Declined, Locked, refusals
 from nonchalant.store.contract import SqlStore
+from nonchalant.store.lines import Lines
 from nonchalant.store.room import BELIEVED
 from nonchalant.store.statements import Statements
 from nonchalant.store.talk import (
@@ -43,6 +44,7 @@ from nonchalant.store.talk import (
 from nonchalant.store.together import CommitsLost, Together
 from nonchalant.store.wakes import Wakes
 from nonchalant.store.whereabouts import Whereabouts
+from nonchalant.store.wishing import Found, Line
 from nonchalant.store.witness import POSITIONS_SKIPPED
 from nonchalant.wishes import Wish
 from nonchalant.words import LaneKey, Mode
@@ -79,6 +81,7 @@ class PostgresStore(SqlStore):
         self._leases = leases
         self._sql = Statements(installation.schema)
         self._together = Together(self._commit_at_once)
+        self._lines = Lines(lambda lines: self._read(wishing.queued(lines)))
         self._seen: Whereabouts | None = None
         self._incarnation = 0
 
@@ -209,6 +212,9 @@ class PostgresStore(SqlStore):
                 raise StoreUnavailable(str(error)) from error
             raise CommitsLost(LOST_COMMITS)
         self._remember([found], incarnation)
+
+    async def _in_line(self, line: Line) -> Found:
+        return await self._lines.find(line)
 
     def _wake(self, *lanes: LaneKey) -> None:
         if self.wakes is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from nonchalant.errors import MayHaveRun
 from nonchalant.model import Attention, Control, Event, Reply, Stranger, Transaction
@@ -49,16 +50,33 @@ def _refuse_what_may_have_run(tx: Transaction) -> Procedure[None]:
 # the queue
 
 
-def queued(lane: LaneKey, limit: int, skip: Collection[TxId]) -> Procedure[tuple[list[Transaction], list[TxId]]]:
-    """What may be assigned, and the ids of what cannot be read."""
-    good: list[Transaction] = []
-    broken: list[TxId] = []
-    for row in (yield from ask("queued", **lane._asdict(), limit=limit, asking=ASKING_AT_ONCE, skip=list(skip))):
+class Line(NamedTuple):
+    """Whose turn it is in a lane: at most so many, without these."""
+
+    lane: LaneKey
+    limit: int
+    skip: Collection[TxId]
+
+
+class Found(NamedTuple):
+    """What may be assigned, in its order, and the ids of what cannot be read."""
+
+    good: list[Transaction]
+    broken: list[TxId]
+
+
+def queued(lines: Sequence[Line]) -> Procedure[Mapping[LaneKey, Found]]:
+    """For each of these lanes, which are different ones."""
+    found = {line.lane: Found([], []) for line in lines}
+    each = [{**line.lane._asdict(), "limit": line.limit} for line in lines]
+    skip = [tx_id for line in lines for tx_id in line.skip]
+    for row in (yield from ask_for_each("queued", each, asking=ASKING_AT_ONCE, skip=skip)):
+        of_lane = found[rows.lane_key(row)]
         try:
-            good.append(rows.transaction(row))
+            of_lane.good.append(rows.transaction(row))
         except rows.UNDECODABLE:
-            broken.append(row["id"])
-    return good, broken
+            of_lane.broken.append(row["id"])
+    return found
 
 
 def hold_undecodable(lane: LaneKey, broken: Sequence[TxId]) -> Procedure[None]:

@@ -438,37 +438,40 @@ SELECT hash FROM nonchalant.attempts WHERE hash = ANY (:hash::TEXT[]);
 -- queued --
 -- What the owner may assign, found by what waits and never by a cursor; what it has put aside is left out, and so is what is
 -- overdue by the store's clock and any node may end. Before the others, those that ask for a nonce of their own.
-SELECT * FROM (
-    SELECT t.* FROM nonchalant.waiting AS w JOIN nonchalant.transactions AS t ON t.place = w.place
-    WHERE w.chain_id = :chain_id AND w.address = :address AND NOT w.held AND w.asked_nonce IS NOT NULL
-        AND (
-            w.valid_until IS NULL OR w.valid_until > nonchalant.millis()
-            OR EXISTS (
-                SELECT 1 FROM nonchalant.strangers WHERE chain_id = :chain_id AND address = :address AND tx_id IS NULL
+SELECT found.* FROM unnest(:chain_id::BIGINT[], :address::TEXT[], :limit::BIGINT[]) AS lane (chain_id, address, most)
+CROSS JOIN LATERAL (
+    SELECT * FROM (
+        SELECT t.* FROM nonchalant.waiting AS w JOIN nonchalant.transactions AS t ON t.place = w.place
+        WHERE w.chain_id = lane.chain_id AND w.address = lane.address AND NOT w.held AND w.asked_nonce IS NOT NULL
+            AND (
+                w.valid_until IS NULL OR w.valid_until > nonchalant.millis()
+                OR EXISTS (
+                    SELECT 1 FROM nonchalant.strangers AS s
+                    WHERE s.chain_id = lane.chain_id AND s.address = lane.address AND s.tx_id IS NULL
+                )
             )
-        )
-        AND NOT EXISTS (
-            SELECT 1 FROM nonchalant.controls WHERE chain_id = :chain_id AND address = :address AND mode <> 'open'
-        )
-        AND t.id <> ALL (:skip::TEXT[])
-    ORDER BY w.asked_nonce LIMIT :asking
-) AS asking
-UNION ALL
-SELECT * FROM (
-    SELECT t.* FROM nonchalant.waiting AS w JOIN nonchalant.transactions AS t ON t.place = w.place
-    WHERE w.chain_id = :chain_id AND w.address = :address AND NOT w.held AND w.asked_nonce IS NULL
-        AND (
-            w.valid_until IS NULL OR w.valid_until > nonchalant.millis()
-            OR EXISTS (
-                SELECT 1 FROM nonchalant.strangers WHERE chain_id = :chain_id AND address = :address AND tx_id IS NULL
+            AND t.id <> ALL (:skip::TEXT[])
+        ORDER BY w.asked_nonce LIMIT :asking
+    ) AS asking
+    UNION ALL
+    SELECT * FROM (
+        SELECT t.* FROM nonchalant.waiting AS w JOIN nonchalant.transactions AS t ON t.place = w.place
+        WHERE w.chain_id = lane.chain_id AND w.address = lane.address AND NOT w.held AND w.asked_nonce IS NULL
+            AND (
+                w.valid_until IS NULL OR w.valid_until > nonchalant.millis()
+                OR EXISTS (
+                    SELECT 1 FROM nonchalant.strangers AS s
+                    WHERE s.chain_id = lane.chain_id AND s.address = lane.address AND s.tx_id IS NULL
+                )
             )
-        )
-        AND NOT EXISTS (
-            SELECT 1 FROM nonchalant.controls WHERE chain_id = :chain_id AND address = :address AND mode <> 'open'
-        )
-        AND t.id <> ALL (:skip::TEXT[])
-    ORDER BY w.priority DESC, w.place LIMIT :limit
-) AS others;
+            AND t.id <> ALL (:skip::TEXT[])
+        ORDER BY w.priority DESC, w.place LIMIT lane.most
+    ) AS others
+) AS found
+WHERE NOT EXISTS (
+    SELECT 1 FROM nonchalant.controls AS c
+    WHERE c.chain_id = lane.chain_id AND c.address = lane.address AND c.mode <> 'open'
+);
 
 -- marked --
 SELECT t.* FROM nonchalant.waiting AS w JOIN nonchalant.transactions AS t ON t.place = w.place
