@@ -236,6 +236,8 @@ class Desk:
     reasons: dict[tuple[Hash, BlockRef], Reason] = field(default_factory=dict)  # why what is mined reverted
     seen_at: BlockRef | None = None  # the head at which the account was last seen
     seen_final: int = -1
+    looked_at: tuple[BlockRef, BlockRef] | None = None  # head and finality when all stages were last run
+    look_again_at: Millis = 0  # in ticks: when they are to be run, though nothing happened
 
     @property
     def key(self) -> LaneKey:
@@ -266,6 +268,19 @@ class Desk:
     def lacks_funds(self) -> bool:
         """Whether something that is postponed waits for funds."""
         return any(one.needed is not None for one in self.postponed.values())
+
+    def look_around(self, good_for: Millis) -> None:
+        """All stages are run now; unless something happens, what they see is good for so long."""
+        self.looked_at, self.look_again_at = (self.head.top, self.head.final), self.ticks() + good_for
+
+    def was_just_fed(self) -> bool:
+        """Whether there is something to assign, and nothing else has happened since all stages were run."""
+        return (
+            self.assign_due
+            and self.looked_at == (self.head.top, self.head.final)
+            and self.ticks() < self.look_again_at
+            and not (self.orders_due or self.waiting or self.inbox or self.lookup_due or self.account_due or self.heard)
+        )
 
     def sending(self, hash: Hash) -> Sending:
         """What happened to an attempt since this owner took the lane."""

@@ -56,6 +56,12 @@ STAGES: tuple[Stage, ...] = (
     broadcast,
 )
 
+# What there is to do where something was accepted, and nothing else has happened since all of them were run.
+BRIEFLY: tuple[Stage, ...] = (assign, broadcast)
+
+# How long nothing but time may pass before all of them are run again.
+BRIEFLY_FOR: Millis = 200
+
 # Passes over the stages before the lane lets others run, whatever else there is to do.
 PASSES = 20
 
@@ -478,7 +484,7 @@ class Engine:
             await desk.unmark(BEHIND_MARK)
         for _ in range(PASSES):
             changed = set[Stage]()
-            for stage in STAGES:
+            for stage in self._stages(desk):
                 if desk.retired or desk.is_halted:
                     return
                 if await self._run(stage, desk):
@@ -488,6 +494,13 @@ class Engine:
             # What assigning leaves to do, the stages behind it have done; there may be more to assign.
             if not changed - {assign} and not (changed and desk.assign_due):
                 return
+
+    def _stages(self, desk: Desk) -> Sequence[Stage]:
+        """What is to be run now, in its order."""
+        if desk.was_just_fed():
+            return BRIEFLY
+        desk.look_around(BRIEFLY_FOR)
+        return STAGES
 
     async def _stand_still(self, desk: Desk, follower: Follower) -> None:
         """Nothing at all is done in a halted lane but to look whether somebody opened it."""
