@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, MutableMapping, Sequence
 from contextlib import AbstractContextManager, aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 from urllib.parse import parse_qsl
 
@@ -192,13 +192,12 @@ class Call:
                 return bytes(body)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """What goes back. `content` is anything msgspec can write as JSON, or bytes that go as they are."""
 
     content: object
     status: int = 200
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = {}
     media_type: str = JSON
 
     def raw(self) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
