@@ -102,6 +102,16 @@ async def test_refused_calls_are_in_the_log_without_what_was_sent(
     assert wrong.rpartition("_")[2] not in said
 
 
+async def test_a_refused_call_that_came_by_a_proxy_is_told_of_whom_it_is_from(
+    service: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    await service.get("/v1/lanes", headers={"X-Forwarded-For": "203.0.113.7"})
+    await service.get("/v1/lanes")
+    assert caplog.text.count("call.unauthorized") == 2  # of different hosts
+    assert "203.0.113.7" in caplog.text
+    assert "127.0.0.1" in caplog.text
+
+
 async def test_a_revoked_key_is_refused_by_the_next_call(service: Running) -> None:
     key, written = await hand_out(service, Scope.TX_READ)
     for _ in range(3):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Protocol
 
 from nonchalant.model import Attempt, Change, Event, Lease, Request, Slot, Transaction
@@ -36,7 +35,8 @@ class Moments:
 
     def __init__(self, change: Change) -> None:
         self.moved = {tx.id: tx for tx in change.transactions}
-        self._change = change
+        self._answered: dict[TxId | None, Attempt] = {one.tx_id: one for one in reversed(change.answered)}
+        self._slots: dict[TxId | None, Slot] = {slot.tx_id: slot for slot in (*change.slots, *change.shown)}
 
     def signed_at(self, tx_id: TxId) -> Millis | None:
         """When what a node took was signed; None: it does not tell."""
@@ -46,18 +46,11 @@ class Moments:
     def sent_at(self, tx_id: TxId) -> Millis | None:
         """When a node first got it; None: nobody recorded that."""
         slot, answered = self._slots.get(tx_id), self._answered.get(tx_id)
-        attempts = [*(() if slot is None else slot.attempts), *(() if answered is None else (answered,))]
-        return min([attempt.sent_at for attempt in attempts if attempt.sent_at is not None], default=None)
-
-    # Most commits are asked for one of these, or none.
-
-    @cached_property
-    def _answered(self) -> dict[TxId | None, Attempt]:
-        return {attempt.tx_id: attempt for attempt in reversed(self._change.answered)}
-
-    @cached_property
-    def _slots(self) -> dict[TxId | None, Slot]:
-        return {slot.tx_id: slot for slot in (*self._change.slots, *self._change.shown)}
+        attempts = () if slot is None else slot.attempts
+        if answered is not None:
+            attempts = (*attempts, answered)
+        moments = [attempt.sent_at for attempt in attempts if attempt.sent_at is not None]
+        return min(moments) if moments else None
 
 
 class MinedAt:
@@ -113,8 +106,8 @@ class Counting:
 
     def committed(self, change: Change, lease: Lease) -> None:
         chain, moments = str(lease.lane.chain_id), Moments(change)
-        for kind, count in Counter(attempt.kind for attempt in change.attempts).items():
-            self._tallies.count(c.ATTEMPTS, chain, kind, by=count)
+        for attempt in change.attempts:
+            self._tallies.count(c.ATTEMPTS, chain, attempt.kind)
         for event in change.events:
             fact, step = self._facts.get(event.kind), self._steps.get(event.kind)
             if fact is not None:

@@ -188,8 +188,8 @@ class Service:
         host = call.header("Host")
         if host is None or self.hosts is None:
             return
-        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-        if name.lower() not in self.hosts:
+        name, _, port = host.rpartition(":")
+        if (name if port.isdigit() else host).lower() not in self.hosts:
             raise WrongHost
 
 

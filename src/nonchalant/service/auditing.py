@@ -8,6 +8,7 @@ out, or cut off on the way.
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable
 
 import msgspec
 import structlog
@@ -26,11 +27,13 @@ from nonchalant.values import replace
 log = structlog.get_logger()
 
 
-async def carry_out(front: Front, route: Route, call: Call) -> Answer | Streaming:
+def carry_out(front: Front, route: Route, call: Call) -> Awaitable[Answer | Streaming]:
     """Have the call handled; one that is audited is written down first."""
     action = route.audited or (route.audited_of_admins if call.caller.may(Scope.ADMIN) else None)
-    if action is None:
-        return await route.handle(front, call)
+    return route.handle(front, call) if action is None else _audited(front, route, call, action)
+
+
+async def _audited(front: Front, route: Route, call: Call, action: str) -> Answer | Streaming:
     deed = Deed(
         actor=Actor.of(call.caller),
         action=action,

@@ -30,6 +30,7 @@ class Connection(HttpToolsProtocol):
         super().__init__(*given, **named)
         service = self.config.app
         assert isinstance(service, Service)
+        self._service = service
         self._limits = service.limits
         self._head_is_due: asyncio.TimerHandle | None = None
         self._in_head = False
@@ -76,12 +77,19 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._moved = True
         self._head_came()
-        if self._head_size() > self._limits.head_bytes:
+        size, is_forwarded = len(self.url), False
+        for name, value in self.headers:
+            size += len(name) + len(value)
+            is_forwarded = is_forwarded or name.startswith(b"x-forwarded-")
+        if size > self._limits.head_bytes:
             self._too_large = True
             raise HeadTooLarge  # for the parser, which stops; `send_400_response` follows
+        # Who it is from, as a proxy says, is for uvicorn's middleware to find out; most calls come without one.
+        self.app = self.config.loaded_app if is_forwarded else self._service
         super().on_headers_complete()
         self.scope["extensions"] = {DIRECT: {"call": _Direct(self.cycle)}}
-        self._cycles = [*(one for one in self._cycles if not one.response_complete), self.cycle]
+        self._cycles = [one for one in self._cycles if not one.response_complete]
+        self._cycles.append(self.cycle)
 
     def on_body(self, body: bytes) -> None:
         self._moved = True
@@ -132,9 +140,6 @@ class Connection(HttpToolsProtocol):
         self.transport.write(b"".join([STATUS_LINE[status], *lines, b"connection: close\r\n\r\n", body]))
         self.transport.write_eof()
         self.loop.call_later(LINGER_SECONDS, self.transport.close)
-
-    def _head_size(self) -> int:
-        return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
 
     def _is_answering(self) -> bool:
         cycle: RequestResponseCycle | None = self.cycle  # None before the first call, whatever uvicorn declares

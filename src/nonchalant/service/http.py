@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, MutableMapping, Sequence
 from contextlib import AbstractContextManager, aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 from urllib.parse import parse_qsl
 
@@ -66,7 +66,7 @@ class Call:
     parts: Sequence[str] = ()
     route: str = "none"
     caller: Caller = ANYBODY
-    _headers: dict[bytes, list[bytes]] | None = None  # by their names, once one was asked for
+    _headers: dict[bytes, bytes] | None = None  # by their names, once one was asked for
     _read: bytes | None = None  # the body, once it has come
 
     def _query(self) -> list[tuple[str, str]]:
@@ -104,16 +104,16 @@ class Call:
 
     def header(self, name: str) -> str | None:
         """The header's value; `BadRequest` if it is there twice."""
+        given = self.scope["headers"]
         if self._headers is None:
-            self._headers = {}
-            for header, value in self.scope["headers"]:
-                self._headers.setdefault(header, []).append(value)
-        values = self._headers.get(name.lower().encode())
-        if values is None:
+            self._headers = dict(given)
+        wanted = name.lower().encode()
+        value = self._headers.get(wanted)
+        if value is None:
             return None
-        if len(values) > 1:
+        if len(self._headers) < len(given) and [header for header, _ in given].count(wanted) > 1:
             raise BadRequest("given twice", field=name)
-        return values[0].decode("latin-1")
+        return value.decode("latin-1")
 
     async def json_body(self, *, may_be_empty: bool = False) -> bytes:
         """The body, which must be called JSON; where it may be empty, nothing at all counts as an empty object.
@@ -123,10 +123,10 @@ class Call:
         """
         media_type = (self.header("Content-Type") or "").partition(";")[0]
         if media_type.strip().lower() != JSON:
-            if may_be_empty and self.header("Origin") is None and not await self._timely_body():
+            if may_be_empty and self.header("Origin") is None and not await self._body():
                 return b"{}"
             raise NotJson
-        return await self._timely_body() or (b"{}" if may_be_empty else b"")
+        return await self._body() or (b"{}" if may_be_empty else b"")
 
     async def wish(self) -> bytes:
         """The body of a call that takes nothing else, and that may have none."""
@@ -147,36 +147,39 @@ class Call:
     def answered(self, answer: Answer) -> bool:
         """Whether it went out at once; False: nothing of it did."""
         # Uvicorn closes what is to be closed.
-        if self._direct is None or "Connection" in answer.headers:
+        direct = self._direct
+        if direct is None or "Connection" in answer.headers:
             return False
-        return self._direct.answer(*answer.raw())
+        return direct.answer(*answer.raw())
 
     @property
     def _direct(self) -> Direct | None:
         found: Direct | None = self.scope.get("extensions", {}).get(DIRECT, {}).get("call")
         return found
 
-    async def _timely_body(self) -> bytes:
-        if self._read is None:
-            self._read = await self._coming_body()
-        return self._read
-
-    async def _coming_body(self) -> bytes:
+    async def _body(self) -> bytes:
+        if self._read is not None:
+            return self._read
         length = self.header("Content-Length")
         if length is not None and length.isdigit() and int(length[:20]) > MAX_BODY:
             raise TooLarge
-        whole = None if self._direct is None else self._direct.whole_body()
-        if whole is not None:
-            if len(whole) > MAX_BODY:
-                raise TooLarge
-            return whole
+        direct = self._direct
+        whole = None if direct is None else direct.whole_body()
+        if whole is None:
+            whole = await self._coming_body()
+        elif len(whole) > MAX_BODY:
+            raise TooLarge
+        self._read = whole
+        return whole
+
+    async def _coming_body(self) -> bytes:
         try:
             async with asyncio.timeout(self.body_seconds):
-                return await self._body()
+                return await self._received()
         except TimeoutError:
             raise BodyTooSlow from None
 
-    async def _body(self) -> bytes:
+    async def _received(self) -> bytes:
         body = bytearray()
         while True:
             message = await self.receive()
@@ -189,13 +192,12 @@ class Call:
                 return bytes(body)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """What goes back. `content` is anything msgspec can write as JSON, or bytes that go as they are."""
 
     content: object
     status: int = 200
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = {}
     media_type: str = JSON
 
     def raw(self) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
