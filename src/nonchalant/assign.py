@@ -397,8 +397,9 @@ async def _sign_and_commit(desk: Desk, verdicts: list[Verdict], *, everything: b
     changed = await desk.commit(work)
     lacks_funds = not attempts and desk.lacks_funds
     desk.waits_for_funds = lacks_funds and (everything or desk.purse().lacks(desk.least_cost) > 0)
-    charged = {verdict.tx.id: verdict.data_fee for verdict in verdicts if isinstance(verdict, Ready)}
-    desk.lane.data_fees |= {one.nonce: charged[one.tx_id] for one in attempts if one.tx_id and charged[one.tx_id]}
+    if desk.chain.charges_for_data:
+        charged = {one.tx.id: one.data_fee for one in ready}
+        desk.lane.data_fees |= {one.nonce: charged[one.tx_id] for one in attempts if one.tx_id and charged[one.tx_id]}
     if attempts and desk.unsigned:
         _blame(desk)
     return changed
@@ -431,17 +432,17 @@ def _prepare(desk: Desk, work: Work, ready: list[Ready]) -> list[tuple[Transacti
     while True:
         prepared: list[tuple[Transaction, Prepared]] = []
         verdict_of = {one.tx.id: one for one in ready}
-        for nonce, tx in line.in_turn(desk.lane.free_nonces(), [one.tx for one in ready]):
-            one = verdict_of[tx.id]
-            draft = _draft(desk, one, nonce)
-            try:
-                with handling(one.tx.id, answers=(Unencodable,)):
-                    prepared.append(
-                        (one.tx, signing.prepare(desk, draft, AttemptKind.ORIGINAL, one.tx.id, one.tx.payload_version))
-                    )
-            except Unencodable as error:
-                work.move(one.tx, lifecycle.Failed(str(error)))
-                ready.remove(one)
-                break
-        else:
-            return prepared
+        turns = line.in_turn(desk.lane.free_nonces(), [one.tx for one in ready])
+        try:
+            with handling(answers=(Unencodable,)) as whom:
+                for nonce, tx in turns:
+                    whom.subject = tx.id
+                    draft = _draft(desk, verdict_of[tx.id], nonce)
+                    one = signing.prepare(desk, draft, AttemptKind.ORIGINAL, tx.id, tx.payload_version)
+                    prepared.append((tx, one))
+                return prepared
+        except Unencodable as error:
+            # Of the turns, it is the first that was not prepared.
+            _, tx = turns[len(prepared)]
+            work.move(tx, lifecycle.Failed(str(error)))
+            ready.remove(verdict_of[tx.id])

@@ -75,7 +75,7 @@ class Patience:
                 return waited >= millis and blocks >= BLOCKS_BEFORE_A_BUMP
 
 
-class Sending(Struct, frozen=True):
+class Sending(Struct, frozen=True, gc=False):
     """What happened to one attempt since its owner took the lane. Not stored: an earlier epoch's sending is unknown."""
 
     # Both on the owner's monotonic clock: the wall clock may be set while it waits, and differs between nodes.
