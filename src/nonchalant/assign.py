@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
+from functools import cache
 
 import structlog
 from msgspec import Struct
@@ -202,10 +203,11 @@ async def _judge(desk: Desk, due: Sequence[Transaction]) -> list[Verdict]:
     market = await desk.eyes.market()
     desk.least_cost = prices.opening(Speed.SLOW, market, desk.rules.fees).max_fee
     at_once = dict[TxId, Verdict | None]()
+    offer_for = cache(lambda wish: prices.opening(wish, market, desk.rules.fees))  # most want the same
     with handling() as whom:
         for tx in due:
             whom.subject = tx.id
-            at_once[tx.id] = _judge_at_once(desk, tx, market)
+            at_once[tx.id] = _judge_at_once(desk, tx, offer_for(tx.fees), market)
     asking = [tx for tx in due if at_once[tx.id] is None]
     asked = await asyncio.gather(*(_judge_by_asking(desk, tx, market) for tx in asking))
     told = {tx.id: verdict for tx, verdict in zip(asking, asked, strict=True)}
@@ -215,9 +217,8 @@ async def _judge(desk: Desk, due: Sequence[Transaction]) -> list[Verdict]:
     return _within_funds(desk, verdicts)
 
 
-def _judge_at_once(desk: Desk, tx: Transaction, market: Market) -> Verdict | None:
+def _judge_at_once(desk: Desk, tx: Transaction, offer: Fees, market: Market) -> Verdict | None:
     """None: a node must be asked."""
-    offer = prices.opening(tx.fees, market, desk.rules.fees)
     if not prices.is_payable(offer, market):
         reason = f"its price of {offer.max_fee} wei is below the base fee of {market.base_fee}"
         reason += "; it waits until that falls"
@@ -343,10 +344,10 @@ def _within_funds(desk: Desk, verdicts: Sequence[Verdict]) -> list[Verdict]:
     for verdict in verdicts:
         if not isinstance(verdict, Ready):
             kept.append(verdict)
-        elif short := purse.lacks(verdict.cost):
-            kept.append(Postponed(verdict.tx, _no_funds(desk, short), verdict.cost))
+        elif short := purse.lacks(cost := verdict.cost):
+            kept.append(Postponed(verdict.tx, _no_funds(desk, short), cost))
         else:
-            purse.pay(verdict.cost, _kept_for(desk, verdict) if purse.keeps_more else 0)
+            purse.pay(cost, _kept_for(desk, verdict) if purse.keeps_more else 0)
             kept.append(verdict)
     return kept
 

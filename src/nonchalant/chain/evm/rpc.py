@@ -180,7 +180,8 @@ class Rpc:
         for item in items:
             if bug is not None:
                 item.fail(bug)
-            item.answer(Unreachable(f"{self.name}: the connection was closed"))
+            if item.waiters:  # nobody is left of one that was answered
+                item.answer(Unreachable(f"{self.name}: the connection was closed"))
         if not self._closed:
             self._flush()
 
