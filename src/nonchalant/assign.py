@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
+from functools import cache
 
 import structlog
 from msgspec import Struct
@@ -202,10 +203,11 @@ async def _judge(desk: Desk, due: Sequence[Transaction]) -> list[Verdict]:
     market = await desk.eyes.market()
     desk.least_cost = prices.opening(Speed.SLOW, market, desk.rules.fees).max_fee
     at_once = dict[TxId, Verdict | None]()
+    offer_for = cache(lambda wish: prices.opening(wish, market, desk.rules.fees))  # most want the same
     with handling() as whom:
         for tx in due:
             whom.subject = tx.id
-            at_once[tx.id] = _judge_at_once(desk, tx, market)
+            at_once[tx.id] = _judge_at_once(desk, tx, offer_for(tx.fees), market)
     asking = [tx for tx in due if at_once[tx.id] is None]
     asked = await asyncio.gather(*(_judge_by_asking(desk, tx, market) for tx in asking))
     told = {tx.id: verdict for tx, verdict in zip(asking, asked, strict=True)}
@@ -215,9 +217,8 @@ async def _judge(desk: Desk, due: Sequence[Transaction]) -> list[Verdict]:
     return _within_funds(desk, verdicts)
 
 
-def _judge_at_once(desk: Desk, tx: Transaction, market: Market) -> Verdict | None:
+def _judge_at_once(desk: Desk, tx: Transaction, offer: Fees, market: Market) -> Verdict | None:
     """None: a node must be asked."""
-    offer = prices.opening(tx.fees, market, desk.rules.fees)
     if not prices.is_payable(offer, market):
         reason = f"its price of {offer.max_fee} wei is below the base fee of {market.base_fee}"
         reason += "; it waits until that falls"
@@ -343,10 +344,10 @@ def _within_funds(desk: Desk, verdicts: Sequence[Verdict]) -> list[Verdict]:
     for verdict in verdicts:
         if not isinstance(verdict, Ready):
             kept.append(verdict)
-        elif short := purse.lacks(verdict.cost):
-            kept.append(Postponed(verdict.tx, _no_funds(desk, short), verdict.cost))
+        elif short := purse.lacks(cost := verdict.cost):
+            kept.append(Postponed(verdict.tx, _no_funds(desk, short), cost))
         else:
-            purse.pay(verdict.cost, _kept_for(desk, verdict) if purse.keeps_more else 0)
+            purse.pay(cost, _kept_for(desk, verdict) if purse.keeps_more else 0)
             kept.append(verdict)
     return kept
 
@@ -397,8 +398,9 @@ async def _sign_and_commit(desk: Desk, verdicts: list[Verdict], *, everything: b
     changed = await desk.commit(work)
     lacks_funds = not attempts and desk.lacks_funds
     desk.waits_for_funds = lacks_funds and (everything or desk.purse().lacks(desk.least_cost) > 0)
-    charged = {verdict.tx.id: verdict.data_fee for verdict in verdicts if isinstance(verdict, Ready)}
-    desk.lane.data_fees |= {one.nonce: charged[one.tx_id] for one in attempts if one.tx_id and charged[one.tx_id]}
+    if desk.chain.charges_for_data:
+        charged = {one.tx.id: one.data_fee for one in ready}
+        desk.lane.data_fees |= {one.nonce: charged[one.tx_id] for one in attempts if one.tx_id and charged[one.tx_id]}
     if attempts and desk.unsigned:
         _blame(desk)
     return changed
@@ -431,17 +433,17 @@ def _prepare(desk: Desk, work: Work, ready: list[Ready]) -> list[tuple[Transacti
     while True:
         prepared: list[tuple[Transaction, Prepared]] = []
         verdict_of = {one.tx.id: one for one in ready}
-        for nonce, tx in line.in_turn(desk.lane.free_nonces(), [one.tx for one in ready]):
-            one = verdict_of[tx.id]
-            draft = _draft(desk, one, nonce)
-            try:
-                with handling(one.tx.id, answers=(Unencodable,)):
-                    prepared.append(
-                        (one.tx, signing.prepare(desk, draft, AttemptKind.ORIGINAL, one.tx.id, one.tx.payload_version))
-                    )
-            except Unencodable as error:
-                work.move(one.tx, lifecycle.Failed(str(error)))
-                ready.remove(one)
-                break
-        else:
-            return prepared
+        turns = line.in_turn(desk.lane.free_nonces(), [one.tx for one in ready])
+        try:
+            with handling(answers=(Unencodable,)) as whom:
+                for nonce, tx in turns:
+                    whom.subject = tx.id
+                    draft = _draft(desk, verdict_of[tx.id], nonce)
+                    one = signing.prepare(desk, draft, AttemptKind.ORIGINAL, tx.id, tx.payload_version)
+                    prepared.append((tx, one))
+                return prepared
+        except Unencodable as error:
+            # Of the turns, it is the first that was not prepared.
+            _, tx = turns[len(prepared)]
+            work.move(tx, lifecycle.Failed(str(error)))
+            ready.remove(verdict_of[tx.id])

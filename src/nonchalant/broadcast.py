@@ -92,11 +92,13 @@ async def _empty(desk: Desk, outlet: Outlet) -> None:
             chunk = list(outlet.waiting.items())[:CHUNK]
             outlet.asked_at = desk.ticks()
             answers = await _send(desk, outlet.endpoint, [raw for _, raw in chunk])
+            accepted = list[Hash]()
             for (hash, _), answer in zip(chunk, answers, strict=True):
                 del outlet.waiting[hash]
                 desk.answers.append((hash, outlet.endpoint.name, answer))
                 if isinstance(answer, Accepted) and not _is_told(desk, hash):
-                    taken.note(desk, hash)
+                    accepted.append(hash)
+            taken.note(desk, accepted)
             if taken.due(desk) or not all(isinstance(answer, Accepted) for answer in answers):
                 desk.wake.set()  # else it has time until there is something to do
     except LeaseLost:

@@ -315,12 +315,12 @@ class Desk:
         for attempt in change.answered:
             if attempt.answer == ACCEPTED:  # else a node may have taken it while another's refusal was written
                 self.taken.pop(attempt.hash, None)
-        for slot in change.slots:
-            if slot.settled:
-                self.drop(slot.attempts)
-                self.foreign.ours.add(slot.nonce)
-                # Nonces are consumed in order: what is below is final too, though the account was not asked for that.
-                self.lane.final_count = max(self.lane.final_count, slot.nonce + 1)
+        settled = [slot for slot in change.slots if slot.settled]
+        if settled:
+            self.drop([attempt for slot in settled for attempt in slot.attempts])
+            self.foreign.ours.update([slot.nonce for slot in settled])
+            # Nonces are consumed in order: what is below is final too, though the account was not asked for that.
+            self.lane.final_count = max(self.lane.final_count, *[slot.nonce + 1 for slot in settled])
         return True
 
     @property
@@ -343,15 +343,17 @@ class Desk:
         with handling(subject_of(part[0]) if self.careful and len(part) == 1 else None, commits=True):
             return await self.commit(work)
 
-    def drop(self, attempts: tuple[Attempt, ...]) -> None:
+    def drop(self, attempts: Sequence[Attempt]) -> None:
         """These are final, or were never sent: nobody needs to look for them any more."""
         hashes = [attempt.hash for attempt in attempts]
         self.eyes.forget(hashes)
         for hash in hashes:
             self.sendings.pop(hash, None)
             self.taken.pop(hash, None)
-        for told in [told for told in self.reasons if told[0] in hashes]:
-            del self.reasons[told]
+        if self.reasons:
+            gone = set(hashes)
+            for told in [told for told in self.reasons if told[0] in gone]:
+                del self.reasons[told]
 
     async def see_account(self) -> bool:
         """Ask what the account has executed, at our head and at finality, of endpoints that have those blocks.

@@ -109,8 +109,7 @@ class Follower:
             self.forget([hash for hash, lane in self._watching.items() if lane == desk.key])
 
     def watch(self, lane: LaneKey, hashes: list[Hash]) -> None:
-        for hash in hashes:
-            self._watching[hash] = lane
+        self._watching |= dict.fromkeys(hashes, lane)
 
     def forget(self, hashes: list[Hash]) -> None:
         for hash in hashes:

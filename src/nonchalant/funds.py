@@ -24,10 +24,7 @@ class Purse:
     def __init__(self, balance: Wei, committed: Wei, kept: Iterable[Wei] = ()) -> None:
         self.left = balance - committed
         self._kept = list(kept)[:BUMPED_AT_ONCE]  # for the lowest slots, each its own
-
-    @property
-    def reserve(self) -> Wei:
-        return sum(self._kept)
+        self.reserve: Wei = sum(self._kept)
 
     @property
     def keeps_more(self) -> bool:
@@ -43,6 +40,7 @@ class Purse:
         self.left -= cost
         if self.keeps_more:
             self._kept.append(kept)
+            self.reserve += kept
 
 
 def kept_for(gas: int, price: Wei, wish: Speed | Fees, rules: FeeRules) -> Wei:

@@ -186,12 +186,14 @@ class Intake:
             log.exception("request.unstorable", tx=batch[0][0].id, lane=str(batch[0][0].lane))
             _refuse(batch, error)
             return
+        told = set[LaneKey]()
         for (request, future), answer in zip(batch, answers, strict=True):
             if isinstance(answer, CommitUnknown):
                 _refuse([(request, future)], answer)
             elif not future.done():  # a caller that went away is no reason to forget what it asked for
                 future.set_result(answer)
-            if isinstance(answer, Transaction):
+            if isinstance(answer, Transaction) and request.lane not in told:
+                told.add(request.lane)
                 self._arrived(request.lane)
 
     async def _accept(self, requests: Sequence[Request], accept: Accept) -> list[Acceptance | CommitUnknown]:

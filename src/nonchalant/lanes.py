@@ -199,8 +199,8 @@ class Lane:
         for attempt in change.answered:
             bound = self.slots.get(attempt.nonce)
             if bound is not None:  # it may have been freed on the same answer
-                known = tuple(attempt if attempt.hash == old.hash else old for old in bound.attempts)
-                self.slots[attempt.nonce] = replace(bound, attempts=known)
+                known = [attempt if attempt.hash == old.hash else old for old in bound.attempts]
+                self.slots[attempt.nonce] = replace(bound, attempts=tuple(known))
         for tx in change.transactions:
             if tx.live and tx.nonce is not None:
                 self.transactions[tx.id] = tx
@@ -418,7 +418,7 @@ class Work:
     def _is_news_for_its_row(self, slot: Slot) -> bool:
         """Attempts have rows of their own, and a transaction's receipt stands in the transaction's."""
         known = None if slot.nonce in self._freed else self._lane.slots.get(slot.nonce)
-        return known is None or _row(slot) != _row(known)
+        return known is None or slot.settled or _row(slot) != _row(known)  # what is settled is no more in the lane
 
 
 def _row(slot: Slot) -> tuple[object, ...]:

@@ -80,6 +80,8 @@ def form(
 def in_turn(free: Iterable[int], queued: Sequence[Transaction]) -> list[tuple[int, Transaction]]:
     """Who gets which of the free nonces, lowest first; it ends where a number is missing, or nobody is left."""
     asking = {_asked(tx): tx for tx in queued if tx.asked_nonce is not None}
+    if not asking:
+        return list(zip(free, queued, strict=False))
     others = [tx for tx in queued if tx.asked_nonce is None]
     turns: list[tuple[int, Transaction]] = []
     for nonce in free:

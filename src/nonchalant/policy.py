@@ -75,7 +75,7 @@ class Patience:
                 return waited >= millis and blocks >= BLOCKS_BEFORE_A_BUMP
 
 
-class Sending(Struct, frozen=True):
+class Sending(Struct, frozen=True, gc=False):
     """What happened to one attempt since its owner took the lane. Not stored: an earlier epoch's sending is unknown."""
 
     # Both on the owner's monotonic clock: the wall clock may be set while it waits, and differs between nodes.
@@ -109,11 +109,11 @@ class Sending(Struct, frozen=True):
         )
 
     def finished(self, fate: Fate, endpoint: str, rejection: Rejection | None = None) -> Sending:
-        refused = fate is Fate.BYTES_REFUSED
-        said = self.said
         if fate is Fate.ACCEPTED:
-            said = {**said, endpoint: ACCEPTED}
-        elif rejection is not None and (
+            accepted = {**self.said, endpoint: ACCEPTED}
+            return replace(self, under_way=self.under_way - 1, accepted=True, said=accepted)
+        refused, said = fate is Fate.BYTES_REFUSED, self.said
+        if rejection is not None and (
             fate is not Fate.POSSIBLY_SENT
             # One that had taken it may have executed it.
             or (rejection is Rejection.NONCE_TOO_LOW and said.get(endpoint) != ACCEPTED)
@@ -124,7 +124,6 @@ class Sending(Struct, frozen=True):
             under_way=self.under_way - 1,
             refused_bytes=self.refused_bytes + refused,
             refused_by=self.refused_by | {endpoint} if refused else self.refused_by,
-            accepted=self.accepted or fate is Fate.ACCEPTED,
             uncertain=self.uncertain or fate is Fate.POSSIBLY_SENT,
             said=said,
         )

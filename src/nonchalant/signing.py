@@ -46,12 +46,12 @@ async def sign(desk: Desk, prepared: Sequence[Prepared]) -> list[Attempt]:
         return []
     signatures = await _signatures(desk, prepared)
     now, floor, epoch = desk.store_now(), desk.head.final.number, desk.lease.epoch
-    attempts = []
+    in_process, attempts = desk.signer.in_process, list[Attempt]()
     with handling() as whom:
         for number, (one, signature) in enumerate(zip(prepared, signatures, strict=True)):
             whom.subject = one.subject
             # Recovering the signer takes twice as long as signing; a key of our own is either the account's or is not.
-            sealed = desk.chain.seal(one.draft, signature, check=number == 0 or not desk.signer.in_process)
+            sealed = desk.chain.seal(one.draft, signature, check=number == 0 or not in_process)
             attempts.append(
                 Attempt(
                     hash=sealed.hash,

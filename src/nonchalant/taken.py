@@ -25,10 +25,11 @@ LEAST_SLEEP: Millis = 20  # whatever keeps it from being told
 LONGEST: Millis = 2_000
 
 
-def note(desk: Desk, hash: Hash) -> None:
-    """A node has these bytes."""
-    if hash not in desk.taken:
-        desk.taken[hash] = Taken(desk.clock.now(), desk.ticks() + LONGEST)
+def note(desk: Desk, hashes: Iterable[Hash]) -> None:
+    """A node has the bytes of these."""
+    now = Taken(desk.clock.now(), desk.ticks() + LONGEST)
+    for hash in hashes:
+        desk.taken.setdefault(hash, now)
 
 
 def due(desk: Desk) -> list[Hash]:

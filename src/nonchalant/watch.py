@@ -36,7 +36,7 @@ async def watch(desk: Desk) -> bool:
         with handling() as whom:
             for slot in part:
                 whom.subject = subject_of(slot)
-                blocks |= await _bring_in_line(desk, work, slot, executed.get(slot.nonce, ()))
+                await _bring_in_line(desk, work, slot, executed.get(slot.nonce, ()), blocks)
         window = windows.grown(lane.record.window, desk.rules.window, blocks=len(blocks))
         work.record(replace(work.lane_record, window=window))
         changed |= await desk.commit_part(work, part)
@@ -56,9 +56,10 @@ def _shaken(desk: Desk, mined: Sequence[tuple[Slot, Receipt]]) -> list[int]:
     ]
 
 
-async def _bring_in_line(desk: Desk, work: Work, slot: Slot, receipts: Iterable[Receipt]) -> set[BlockRef]:
-    """What the linked chain says of one slot; the blocks that are news for it."""
-    blocks = set[BlockRef]()
+async def _bring_in_line(
+    desk: Desk, work: Work, slot: Slot, receipts: Iterable[Receipt], blocks: set[BlockRef]
+) -> None:
+    """What the linked chain says of one slot; `blocks` gains those that are news for it."""
     if slot.receipt is not None and await _is_canonical(desk, slot.receipt.block) is False:
         slot = _reorged(desk, work, slot)
     for receipt in receipts:
@@ -77,7 +78,6 @@ async def _bring_in_line(desk: Desk, work: Work, slot: Slot, receipts: Iterable[
             case False:
                 pass
     await _tell_depth(desk, work, slot)
-    return blocks
 
 
 def _is_account_due(desk: Desk) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import median_low
 from typing import Final
 
@@ -50,6 +51,12 @@ def address(text: str) -> Address:
     if len(data(text)) != 20:
         raise ValueError("not an address of 20 bytes")
     return text.lower()
+
+
+# All receipts of a block name the same one.
+@lru_cache(maxsize=64)
+def block_ref(number: str, hash: str) -> BlockRef:
+    return BlockRef(height(number), hash32(hash))
 
 
 # structures
@@ -199,7 +206,7 @@ def _executed_receipt(found: _Receipt) -> Receipt | None:
     price = found.effective_gas_price or found.gas_price or "0x0"
     return Receipt(
         hash=hash32(found.transaction_hash),
-        block=BlockRef(height(found.block_number), hash32(found.block_hash)),
+        block=block_ref(found.block_number, found.block_hash),
         succeeded=_succeeded(found.status),
         gas_used=quantity(found.gas_used, 63),
         gas_price=quantity(price),
