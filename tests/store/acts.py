@@ -144,7 +144,7 @@ async def sql(store: Store, statement: str, *values: object) -> Sequence[Any]:
     assert isinstance(store, PostgresStore)
     numbers = itertools.count(1)
     statement = re.sub(r"\?", lambda _: f"${next(numbers)}", in_schema(statement, store.schema))
-    async with store._work.pool.acquire() as connection, connection.transaction():
+    async with store._work.pool.lent() as connection, connection.transaction():
         await connection.execute(f'SET LOCAL search_path = "{store.schema}"')
         return await connection.fetch(statement, *values)  # type: ignore[no-any-return]
 
@@ -175,7 +175,7 @@ async def empty(store: PostgresStore) -> None:
         "lanes",
     ]
     deletes = "; ".join(f'DELETE FROM "{store.schema}".{table}' for table in tables)
-    async with store._work.pool.acquire() as connection:
+    async with store._work.pool.lent() as connection:
         await connection.execute(f"BEGIN; SET LOCAL session_replication_role = replica; {deletes}; COMMIT")
 
 

@@ -117,7 +117,7 @@ async def frozen(cluster: Cluster) -> list[str]:
         waits.append(time.monotonic() - ends)
         with suppress(asyncpg.InterfaceError):  # the driver noticed that it is gone, and took it back
             connection.terminate()
-        await store._work.pool.release(connection)
+        store._work.pool.release(connection)
         await other.release([Lease(LANE, "other", taken, 0.0)])
     await store.close()
     await other.close()

@@ -55,7 +55,7 @@ async def test_work_is_found_in_every_lane_of_every_chain_and_in_their_order(sto
 async def test_thousands_of_lanes_are_declared_in_short_transactions(on_server: PostgresStore) -> None:
     """A node that is slow inside of one is cut off: with all lanes in one it could not start on a busy machine."""
     asked: list[str] = []
-    async with on_server._work.pool.acquire() as connection:
+    async with on_server._work.pool.lent() as connection:
         connection._con.add_query_logger(lambda query: asked.append(query.query))
     await on_server.declare([lane(1, number) for number in range(MANY)])
     assert sum(query == "COMMIT" for query in asked) == MANY // DECLARED_AT_ONCE
@@ -96,7 +96,7 @@ async def test_postgres_looks_for_work_in_about_as_many_pages_however_many_lanes
     for lanes in (3, MANY):
         await on_server.declare([lane(1, number) for number in range(lanes)])
         await queue(on_server, lane(1, 0), lane(1, 2), each=50)
-        async with on_server._work.pool.acquire() as connection:
+        async with on_server._work.pool.lent() as connection:
             schema = f'"{on_server.schema}"'
             await connection.execute(f"UPDATE {schema}.meta SET incarnation = incarnation + 1")
             await connection.execute(f"ANALYZE {schema}.lanes, {schema}.leases, {schema}.transactions")
@@ -131,7 +131,7 @@ async def test_what_a_node_asks_at_rest_takes_few_queries(
 
     await act(on_server)  # whatever is only done the first time
     for connections in (on_server._work, on_server._leases):
-        async with connections.pool.acquire() as connection:
+        async with connections.pool.lent() as connection:
             connection._con.add_query_logger(note)
     await act(on_server)
     assert len(asked) == queries, asked

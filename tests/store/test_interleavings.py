@@ -82,7 +82,7 @@ class Actor:
         if self._last is not None:
             await self._last
         self._procedure.close()
-        await self._store._work.pool.release(self._connection)
+        self._store._work.pool.release(self._connection)
 
 
 class Stage:

@@ -95,7 +95,7 @@ async def _on_sqlite(store: SqliteStore) -> None:
 
 async def _on_postgres(store: PostgresStore) -> None:
     statements = Statements(store.schema)
-    async with store._work.pool.acquire() as connection:
+    async with store._work.pool.lent() as connection:
         await connection.execute(f'ANALYZE "{store.schema}".transactions; ANALYZE "{store.schema}".attempts')
         for name, filter in FILTERS.items():
             asked = question(filter)

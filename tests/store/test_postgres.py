@@ -262,7 +262,7 @@ async def test_an_owner_that_is_frozen_inside_its_transaction_does_not_hold_a_ta
                 await asyncio.sleep(0.01)
         with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, OSError)):
             await connection.execute("COMMIT")
-        await store._work.pool.release(connection)
+        store._work.pool.release(connection)
         await other.close()
 
 
@@ -297,7 +297,7 @@ async def test_leases_are_renewed_however_busy_a_node_is(store: PostgresStore) -
         assert await store.acquire(OTHER_LANE, "node-a", 10) == 1
         await store.release([lease])
     for connection in taken:
-        await store._work.pool.release(connection)
+        store._work.pool.release(connection)
 
 
 async def test_leases_of_many_lanes_are_locked_in_one_order(store: PostgresStore, postgres: Cluster) -> None:
@@ -395,7 +395,7 @@ async def test_no_query_that_is_asked_often_reads_a_whole_table(
     store: PostgresStore, query: str, columns: dict[str, Any]
 ) -> None:
     statement = store._sql[query]
-    async with store._work.pool.acquire() as connection, connection.transaction():
+    async with store._work.pool.lent() as connection, connection.transaction():
         await connection.execute("SET LOCAL enable_seqscan = off")
         plan = await connection.fetch(f"EXPLAIN {statement.sql}", *statement.values(columns))
     scans = [row[0] for row in plan if "Seq Scan on" in row[0] and any(f" {table}" in row[0] for table in GROWING)]

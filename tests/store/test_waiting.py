@@ -147,7 +147,7 @@ async def test_retention_reads_from_the_oldest_on_and_no_further_than_it_must(po
         for tx in young[:20]:
             await moved(store, tx, Cancelled())
         asked = f'SELECT * FROM "{store.schema}".ended_before($1, 0, 10)'
-        async with store._work.pool.acquire() as connection:
+        async with store._work.pool.lent() as connection:
             # The first time a session also reads the catalogue.
             assert [row["id"] for row in await connection.fetch(asked, clock.millis - 50_000)] == ["old"]
             [plan] = json.loads(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import asyncpg
 
 from nonchalant.errors import CommitUnknown, RowMoved, StoreUnavailable
 from nonchalant.installation import Installation
+from nonchalant.store.pool import Pool
 from nonchalant.store.talk import Answer, millis
 
 # A question that takes longer is given up; the stages ask again.
@@ -48,7 +51,7 @@ class Locked(Declined):
 class Connections:
     """Some of them, made when they are needed and used in turn. Nothing is kept in a session."""
 
-    def __init__(self, pool: asyncpg.Pool, stall_seconds: float) -> None:
+    def __init__(self, pool: Pool, stall_seconds: float) -> None:
         self.pool = pool
         self.stall = _stall(stall_seconds)
         self.patience = _stall(max(stall_seconds, STALL_SECONDS))  # of what locks no lease
@@ -56,21 +59,18 @@ class Connections:
         self._begin_unhurried = _beginning(max(stall_seconds, STALL_SECONDS))
 
     @classmethod
-    async def open(cls, installation: Installation, most: int, *, pooled: bool, stall_seconds: float) -> Connections:
-        pool = await asyncpg.create_pool(
+    def open(cls, installation: Installation, most: int, *, pooled: bool, stall_seconds: float) -> Connections:
+        connect = partial(
+            asyncpg.connect,
             installation.dsn,
-            # None is kept ready: the pool would tell of a server that is away, with all its frames, each time it tries.
-            min_size=0,
-            max_size=most,
-            max_inactive_connection_lifetime=300.0,
             command_timeout=ANSWER_SECONDS,
             timeout=ANSWER_SECONDS,
             # A pooler gives every transaction another session, which does not know what was prepared on the last one.
             statement_cache_size=0 if pooled else 1_000,
             max_cached_statement_lifetime=0,
-            reset=_no_reset,
             server_settings={"application_name": "nonchalant"},
         )
+        pool = Pool(connect, most, patience=ANSWER_SECONDS)
         return cls(pool, stall_seconds)
 
     def terminate(self) -> None:
@@ -90,18 +90,18 @@ class Connections:
                 raise
             await commit(connection)
         finally:
-            await self.pool.release(connection)
+            self.pool.release(connection)
 
     async def begun(self, *, locks_leases: bool = True) -> asyncpg.Connection:
         """One with a transaction on it. One that turns out to be dead is replaced: nothing has happened yet."""
         begin = self._begin if locks_leases else self._begin_unhurried
         for beginning in range(1, BEGINNINGS + 1):
-            connection = await self.pool.acquire(timeout=ANSWER_SECONDS)
+            connection = await self.pool.acquire()
             try:
                 await connection.execute(begin)
             except BaseException as error:  # cancelled, too: nobody knows what became of the BEGIN
                 _cut(connection)
-                await self.pool.release(connection)
+                self.pool.release(connection)
                 if not isinstance(error, LOST) or beginning == BEGINNINGS:
                     raise
             else:
@@ -113,29 +113,30 @@ class Connections:
         happened."""
         try:
             with refusals():
-                connection = await self.pool.acquire(timeout=ANSWER_SECONDS)
+                connection = await self.pool.acquire()
         except Declined as error:  # nothing of this transaction can be to blame
             raise StoreUnavailable(str(error)) from error
         try:
-            with refusals(), _outcome(connection):
+            with refusals(), _outcome(connection), _uninterrupted(connection):
                 return await connection.fetchrow(sql, *values)
         finally:
-            await self.pool.release(connection)
+            self.pool.release(connection)
 
     async def ask_alone(self, sql: str, values: Sequence[Any]) -> Answer:
         """A statement outside of any transaction. It is asked again if its connection was lost, so it only reads, or may
         be run twice."""
         for beginning in range(1, BEGINNINGS + 1):
-            connection = await self.pool.acquire(timeout=ANSWER_SECONDS)
+            connection = await self.pool.acquire()
             try:
-                found = await connection.fetch(sql, *values)
+                with _uninterrupted(connection):
+                    found = await connection.fetch(sql, *values)
                 return Answer(found, len(found))
             except LOST:
                 _cut(connection)
                 if beginning == BEGINNINGS:
                     raise
             finally:
-                await self.pool.release(connection)
+                self.pool.release(connection)
         raise AssertionError("the last question returns or raises")
 
 
@@ -160,6 +161,16 @@ def _outcome(connection: asyncpg.Connection) -> Iterator[None]:
             raise
         _cut(connection)
         raise CommitUnknown(f"the commit did not report back: {_words(error)}") from error
+
+
+@contextmanager
+def _uninterrupted(connection: asyncpg.Connection) -> Iterator[None]:
+    """Whoever is cancelled leaves a question behind that may still be answered: nobody else asks there."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        _cut(connection)
+        raise
 
 
 def _has_refused(error: asyncpg.PostgresError) -> bool:
@@ -226,7 +237,3 @@ def _words(error: BaseException) -> str:
     """Without the row that PostgreSQL quotes below its message. The first word of the system's errors is a number."""
     said = error if isinstance(error, OSError) or not error.args else error.args[0]
     return str(said) or type(error).__name__
-
-
-async def _no_reset(_: object) -> None:
-    """There is nothing to reset in a session: it would cost a round trip each time."""

@@ -96,7 +96,7 @@ class PostgresStore(SqlStore):
             with postgres_schema.unreachable(installation):
                 pooled = await postgres_schema.prepare(installation, entropy.token())
                 work, leases = [
-                    await Connections.open(installation, most, pooled=pooled, stall_seconds=stall_seconds)
+                    Connections.open(installation, most, pooled=pooled, stall_seconds=stall_seconds)
                     for most in (FOR_WORK, FOR_LEASES)
                 ]
             wakes = None if pooled and listen_url is None else Wakes(direct, installation.schema)
