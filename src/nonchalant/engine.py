@@ -59,14 +59,14 @@ STAGES: tuple[Stage, ...] = (
 # What there is to do where something was accepted, and nothing else has happened since all of them were run.
 BRIEFLY: tuple[Stage, ...] = (assign, broadcast)
 
-# How long nothing but time may pass before all of them are run again.
-BRIEFLY_FOR: Millis = 200
-
 # Passes over the stages before the lane lets others run, whatever else there is to do.
 PASSES = 20
 
 # How long a lane waits for a wake-up before it looks at its timers, while something is in flight.
 TICK_SECONDS = 1.0
+
+# So long nothing but time may pass before all stages are run again, also where there is always something to send.
+BRIEFLY_FOR: Millis = 1_000
 
 # How long an idle lane is kept, in case there is more to send.
 LINGER_SECONDS = 5.0

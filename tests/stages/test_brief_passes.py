@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nonchalant.desk import Desk
-from nonchalant.engine import BRIEFLY, BRIEFLY_FOR, STAGES, Engine, Stage
+from nonchalant.engine import BRIEFLY, STAGES, Engine, Stage
 from tests.stages.rig import Rig, staged
 
 
@@ -43,9 +43,19 @@ async def fed(rig: Rig, passes: list[str], label: str) -> list[str]:
 async def test_what_is_accepted_right_after_all_was_looked_at_takes_two_stages(rig: Rig, passes: Any) -> None:
     await rig.submit_all(["first"])
     await rig.advance(2.0)
-    began = await fed(rig, passes, "second")
-    assert began[: len(STAGES)] == names(STAGES)  # nobody had looked for a while
-    assert await fed(rig, passes, "third") == names(BRIEFLY)
+    await rig.mine()
+    assert passes[-len(STAGES) :] == names(STAGES)
+    ran = await fed(rig, passes, "second")
+    assert ran[:3] == [*names(BRIEFLY), "watch"]  # that a node took it is news, for which all are run
+
+
+@staged(window=100)
+async def test_all_stages_have_their_turn_where_there_is_always_something_to_send(rig: Rig, passes: Any) -> None:
+    await rig.submit_all(["first"])
+    await rig.advance(2.0)
+    ran = [stage for number in range(30) for stage in await fed(rig, passes, f"more {number}")]
+    assert ran.count("rescue") >= 2
+    assert ran.count("assign") > ran.count("rescue")
 
 
 @staged()
@@ -67,6 +77,5 @@ async def test_whatever_else_happened_has_everything_looked_at(rig: Rig, passes:
     looked_at, desk.looked_at = desk.looked_at, None  # at another head
     assert not desk.was_just_fed()
     desk.looked_at = looked_at
-    await rig.advance(BRIEFLY_FOR / 1000)
-    desk.assign_due = True
+    desk.look_again_at = desk.ticks()  # a second has passed
     assert not desk.was_just_fed()
