@@ -200,6 +200,8 @@ def _forget_gone(desk: Desk, due: Collection[TxId], resting: Collection[TxId]) -
 
 async def _judge(desk: Desk, due: Sequence[Transaction]) -> list[Verdict]:
     await desk.see_account_at_head()
+    if desk.is_outdated:
+        raise Unreachable(f"the chain shows nonces of {desk.key.address} used that this store never gave out")
     market = await desk.eyes.market()
     desk.least_cost = prices.opening(Speed.SLOW, market, desk.rules.fees).max_fee
     at_once = dict[TxId, Verdict | None]()

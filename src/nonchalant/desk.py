@@ -236,6 +236,8 @@ class Desk:
     reasons: dict[tuple[Hash, BlockRef], Reason] = field(default_factory=dict)  # why what is mined reverted
     seen_at: BlockRef | None = None  # the head at which the account was last seen
     seen_final: int = -1
+    is_compared: bool = False  # enough endpoints told this owner what the account has executed
+    is_outdated: bool = False  # and when they first did, that was more than the store ever gave out
     looked_at: tuple[BlockRef, BlockRef] | None = None  # head and finality when all stages were last run
     look_again_at: Millis = 0  # in ticks: when they are to be run, though nothing happened
 
@@ -280,6 +282,7 @@ class Desk:
             and self.looked_at == (self.head.top, self.head.final)
             and self.ticks() < self.look_again_at
             and not (self.orders_due or self.waiting or self.inbox or self.lookup_due or self.account_due or self.heard)
+            and not self.is_outdated
         )
 
     def sending(self, hash: Hash) -> Sending:
@@ -380,6 +383,14 @@ class Desk:
         if told:
             lane.final_count = heads.believed([account.count for account in at_final])
             lane.final_at_most = max(account.count for account in at_final)
+        if not self.is_compared:
+            # Before anybody else learns of these counts, and takes them for somebody else's use of the key.
+            vouched, given_out = (
+                max(count if lane.is_vouched else 0, lane.final_count if told else 0),
+                lane.record.next_nonce,
+            )
+            self.is_outdated |= given_out is not None and vouched > given_out and not self.rules.shared
+            self.is_compared = lane.is_vouched
         if self.rules.shared:
             lane.pooled = await self._see_pools()
         self.account_due, self.seen_at = False, top

@@ -45,8 +45,9 @@ class Housekeeping:
         """What ended long ago goes, a little in each round for as long as there is more."""
         if self._clock.monotonic() < self._remove_at:
             return
-        if not await self._store.forget_settled(older_than=self._retention, limit=REMOVED_AT_ONCE):
-            self._remove_at = self._clock.monotonic() + REMOVE_SECONDS
+        self._remove_at = self._clock.monotonic() + REMOVE_SECONDS  # also if it fails
+        if await self._store.forget_settled(older_than=self._retention, limit=REMOVED_AT_ONCE):
+            self._remove_at = 0.0
 
     async def _expire(self, unsure: Collection[LaneKey]) -> list[LaneKey]:
         """A queued transaction past its deadline ends, and no nonce is spent; also in lanes that nobody works.

@@ -22,10 +22,12 @@ UNSEEN_BLOCKS = 2_000
 
 
 async def begin(desk: Desk) -> None:
-    """On every take-over: put the lane in quarantine if the store may have lost something of it."""
+    """On every take-over, or once enough endpoints tell: put the lane in quarantine if the store may have lost something
+    of it."""
     record, lane = desk.lane.record, desk.lane
     if not is_suspect(desk):
         return
+    desk.is_outdated = False
     reached, bound = max(lane.next_nonce, lane.count), record.quarantined_below or 0
     if record.incarnation < desk.incarnation:
         # The store may be a copy from an earlier quarantine: what was lost may have come after that one's end.
@@ -54,11 +56,13 @@ def is_suspect(desk: Desk) -> bool:
     """
     record = desk.lane.record
     unknown_use = record.next_nonce is not None and desk.lane.count > record.next_nonce
-    return record.incarnation < desk.incarnation or (unknown_use and not desk.rules.shared)
+    return desk.is_outdated or record.incarnation < desk.incarnation or (unknown_use and not desk.rules.shared)
 
 
 async def reconcile(desk: Desk) -> bool:
     """End a quarantine that finality has passed, or raise its bound if more was used than we knew. True: it changed."""
+    if desk.is_outdated:
+        await begin(desk)
     record = desk.lane.record
     bound = record.quarantined_below
     if bound is None:

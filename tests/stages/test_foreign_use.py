@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nonchalant.engine import UNSURE_SECONDS
 from nonchalant.model import Account, BlockRef
 from nonchalant.sim.wire import Effect, SimTx
 from nonchalant.values import replace
@@ -348,3 +349,29 @@ async def test_nothing_is_consumed_for_good_before_finality_has_moved_since_it_w
     await rig.finalise()
     assert await rig.states([tx, other]) == [State.CONFIRMED] * 2
     assert (rig.executions("tx"), rig.executions("other")) == (1, 1)
+
+
+@staged(window=3, largest_window=3)
+async def test_so_is_one_that_enough_endpoints_tell_of_only_after_nobody_waits_for_them_any_more(rig: Rig) -> None:
+    """A new owner goes on with one endpoint after a while; what the others say later is still the first comparison."""
+    first = await rig.submit("first")
+    await rig.reaches(first, State.SENT)
+    await rig.mine()
+    await rig.finalise()
+    await rig.advance(10.0)
+    for _ in range(3):
+        rig.intrude()
+        await rig.mine()
+    _, *others = rig.endpoints
+    for voice in others:
+        voice.fail("account", unreachable())
+    await rig.submit("second")
+    await rig.advance(UNSURE_SECONDS + 5.0)
+    await rig.finalise()
+    for voice in others:
+        voice.heal()
+    await rig.mine(empty=True)
+    third = await rig.submit("third")
+    await rig.advance(5.0)
+    assert await rig.lane_mark() == "quarantine"
+    assert await rig.state(third) is State.QUEUED

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from nonchalant.errors import StoreUnavailable
-from nonchalant.store.lines import Lines
+from nonchalant.store.lines import MOST_LANES, MOST_ROWS, Lines
 from nonchalant.store.postgres import PostgresStore
 from nonchalant.store.wishing import Found, Line
 from nonchalant.words import LaneKey
@@ -22,13 +22,14 @@ class Reader:
     def __init__(self) -> None:
         self.asked: list[list[LaneKey]] = []
         self.error: Exception | None = None
+        self.only: LaneKey | None = None  # whose error it is; None: everybody's
         self.gate = asyncio.Event()
         self.gate.set()
 
     async def read(self, lines: Sequence[Line]) -> Mapping[LaneKey, Found]:
         self.asked.append([line.lane for line in lines])
         await self.gate.wait()
-        if self.error is not None:
+        if self.error is not None and (self.only is None or self.only in self.asked[-1]):
             raise self.error
         return {line.lane: Found([], [str(line.limit)]) for line in lines}
 
@@ -77,6 +78,25 @@ async def test_what_goes_wrong_all_of_them_hear_of_and_whoever_left_keeps_nobody
         await stays
     reader.error = None
     assert await find(lines, LANE, 3) == ["3"]
+
+
+async def test_what_goes_wrong_with_one_is_not_its_neighbours_affair() -> None:
+    reader = Reader()
+    lines = Lines(reader.read)
+    reader.error, reader.only = StoreUnavailable("of this one"), LANE
+    mine, others = await asyncio.gather(find(lines, LANE, 1), find(lines, OTHER_LANE, 2), return_exceptions=True)
+    assert isinstance(mine, StoreUnavailable)
+    assert others == ["2"]
+
+
+async def test_no_question_is_about_more_than_can_be_read_in_a_moment() -> None:
+    reader = Reader()
+    lines = Lines(reader.read)
+    await asyncio.gather(*(find(lines, LaneKey(7, f"0x{n:040x}"), 1) for n in range(MOST_LANES + 1)))
+    assert [len(asked) for asked in reader.asked] == [MOST_LANES, 1]
+    reader.asked.clear()
+    await asyncio.gather(*(find(lines, LaneKey(7, f"0x{n:040x}"), MOST_ROWS // 2) for n in range(3)))
+    assert [len(asked) for asked in reader.asked] == [2, 1]
 
 
 async def test_on_the_server_each_lane_finds_its_own_up_to_its_own_limit_and_without_what_it_skips(

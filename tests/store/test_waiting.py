@@ -20,7 +20,7 @@ from nonchalant.lifecycle import (
     step,
 )
 from nonchalant.model import Attention, Transaction
-from nonchalant.store import rows
+from nonchalant.store import retention, rows
 from nonchalant.store.postgres import PostgresStore
 from nonchalant.store.talk import now
 from tests.examples import LANE, a_hash, a_receipt, a_transaction
@@ -146,12 +146,40 @@ async def test_retention_reads_from_the_oldest_on_and_no_further_than_it_must(po
         young = await accept(store, *(f"young {number}" for number in range(3_000)), limits={LANE: 10_000})
         for tx in young[:20]:
             await moved(store, tx, Cancelled())
-        asked = f'SELECT * FROM "{store.schema}".ended_before($1, 0, 10)'
+        asked = f'SELECT * FROM "{store.schema}".ended_before($1, 0, 10, 0, 100)'
         async with store._work.pool.lent() as connection:
             # The first time a session also reads the catalogue.
-            assert [row["id"] for row in await connection.fetch(asked, clock.millis - 50_000)] == ["old"]
+            found = await connection.fetch(asked, clock.millis - 50_000)
+            assert [row["id"] for row in found] == ["old", None]
+            assert found[-1]["walked"] == young[97].place  # there was something old among the first hundred
             [plan] = json.loads(
                 await connection.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {asked}", clock.millis - 50_000)
             )
         [size] = await sql(store, "SELECT pg_relation_size('transactions') / 8192 AS pages")
         assert plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"] < size["pages"] - 100
+
+
+async def test_retention_goes_on_where_it_stopped_whatever_stands_in_its_way(
+    postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither what is old and lives, nor a row that is dated later than now, keeps what is behind it for ever."""
+    monkeypatch.setattr(retention, "LOOKS", 10)
+    clock = ManualClock()
+    async with on_postgres(postgres, clock) as store:
+        await store.declare([LANE, OTHER_LANE])
+        clock.pass_seconds(3_600)
+        await accept(store, *(f"from a clock ahead {number}" for number in range(15)), lane=OTHER_LANE)
+        clock.pass_seconds(-3_600)
+        await accept(store, *(f"waits {number}" for number in range(15)), lane=OTHER_LANE)
+        for tx in await accept(store, *(f"old {number}" for number in range(15))):
+            await moved(store, tx, Cancelled())
+        clock.pass_seconds(100)
+        await accept(store, *(f"young {number}" for number in range(15)))
+        rounds = 0
+        while await store.forget_settled(older_than=50_000, limit=4):
+            rounds += 1
+            assert rounds < 30
+        left = {row["id"] for row in await sql(store, "SELECT id FROM transactions")}
+        assert not {name for name in left if name.startswith("old")}
+        assert len(left) == 45
+        assert rounds >= 4  # a little at a time

@@ -117,10 +117,16 @@ class Connections:
         except Declined as error:  # nothing of this transaction can be to blame
             raise StoreUnavailable(str(error)) from error
         try:
-            with refusals(), _outcome(connection), _uninterrupted(connection):
-                return await connection.fetchrow(sql, *values)
-        finally:
+            with refusals(), _outcome(connection):
+                row: asyncpg.Record = await connection.fetchrow(sql, *values)
+        except asyncio.CancelledError:
+            self.pool.release_interrupted(connection)
+            raise
+        except BaseException:
             self.pool.release(connection)
+            raise
+        self.pool.release(connection)
+        return row
 
     async def ask_alone(self, sql: str, values: Sequence[Any]) -> Answer:
         """A statement outside of any transaction. It is asked again if its connection was lost, so it only reads, or may
@@ -128,15 +134,19 @@ class Connections:
         for beginning in range(1, BEGINNINGS + 1):
             connection = await self.pool.acquire()
             try:
-                with _uninterrupted(connection):
-                    found = await connection.fetch(sql, *values)
-                return Answer(found, len(found))
-            except LOST:
-                _cut(connection)
-                if beginning == BEGINNINGS:
-                    raise
-            finally:
+                found = await connection.fetch(sql, *values)
+            except asyncio.CancelledError:
+                self.pool.release_interrupted(connection)
+                raise
+            except BaseException as error:
+                if isinstance(error, LOST):
+                    _cut(connection)
                 self.pool.release(connection)
+                if not isinstance(error, LOST) or beginning == BEGINNINGS:
+                    raise
+            else:
+                self.pool.release(connection)
+                return Answer(found, len(found))
         raise AssertionError("the last question returns or raises")
 
 
@@ -145,6 +155,9 @@ async def commit(connection: asyncpg.Connection) -> None:
     try:
         with _outcome(connection):
             said = await connection.execute("COMMIT")
+    except asyncio.CancelledError:
+        _cut(connection)
+        raise
     except asyncpg.PostgresError as error:
         raise StoreUnavailable(f"the store refused the commit: {_words(error)}") from error
     if said != "COMMIT":
@@ -163,16 +176,6 @@ def _outcome(connection: asyncpg.Connection) -> Iterator[None]:
         raise CommitUnknown(f"the commit did not report back: {_words(error)}") from error
 
 
-@contextmanager
-def _uninterrupted(connection: asyncpg.Connection) -> Iterator[None]:
-    """Whoever is cancelled leaves a question behind that may still be answered: nobody else asks there."""
-    try:
-        yield
-    except asyncio.CancelledError:
-        _cut(connection)
-        raise
-
-
 def _has_refused(error: asyncpg.PostgresError) -> bool:
     """Whether it is a refusal: nothing happened. Anything worse ends the session, and may have come after the commit.
 
@@ -189,6 +192,9 @@ async def roll_back(connection: asyncpg.Connection) -> None:
         await connection.execute("ROLLBACK")
     except (asyncpg.PostgresError, *LOST):
         _cut(connection)
+    except BaseException:  # cancelled once more: nobody knows how far it came
+        _cut(connection)
+        raise
 
 
 @contextmanager

@@ -46,6 +46,7 @@ class SqlStore(ABC):
     def __init__(self) -> None:
         self._legible = Legible()
         self._room = KnownRoom()
+        self._forgotten_to = 0  # the place at which the next look for what may be forgotten goes on
 
     @abstractmethod
     async def _write(self, procedure: Procedure[T]) -> T:
@@ -135,7 +136,8 @@ class SqlStore(ABC):
     async def forget_settled(self, *, older_than: Millis, limit: int) -> bool:
         # What goes has a position: whoever stopped reading before it is told that something is missing.
         await self.last_position()
-        return await self._write(retention.forget(older_than, limit))
+        more, self._forgotten_to = await self._write(retention.forget(older_than, limit, self._forgotten_to))
+        return more
 
     async def control(self, lane: LaneKey, mode: Mode, reason: str) -> Control:
         return await self._write(wishing.control(lane, mode, reason))

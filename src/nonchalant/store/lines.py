@@ -1,13 +1,13 @@
 """Who goes next, for many lanes in one question: those that ask at the same moment ask together.
 
 Lanes whose commits went together go on together, and the way to the database and back was most of what it took each of
-them to read its own part of the queue.
+them to read its own part of the queue. What goes wrong with one of them is not its neighbours' affair.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
 from structlog.contextvars import unbind_contextvars
 
@@ -15,6 +15,10 @@ from nonchalant.store.wishing import Found, Line
 from nonchalant.words import LaneKey
 
 Waiting = tuple[Line, "asyncio.Future[Found]"]
+
+# In one question: reading more takes the loop too long at once.
+MOST_LANES = 50
+MOST_ROWS = 1_000
 
 
 class Lines:
@@ -39,19 +43,35 @@ class Lines:
 
     def _ask(self) -> None:
         asked, self._waiting = self._waiting, {}
-        task = asyncio.create_task(self._answer(list(asked.values())))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        for some in _parts(list(asked.values())):
+            task = asyncio.create_task(self._answer(some))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def _answer(self, asked: Sequence[Waiting]) -> None:
         unbind_contextvars("lane", "epoch")  # it is begun by one lane, and is of others too
         try:
             found = await self._read([line for line, _ in asked])
         except Exception as error:  # noqa: BLE001 - whatever it is, those who wait must hear of it
-            for _, future in asked:
-                if not future.done():
-                    future.set_exception(error)
+            if len(asked) > 1:  # it may be one of them: each on its own
+                await asyncio.gather(*(self._answer([one]) for one in asked))
+                return
+            [(_, future)] = asked
+            if not future.done():
+                future.set_exception(error)
         else:
             for line, future in asked:
                 if not future.done():
                     future.set_result(found[line.lane])
+
+
+def _parts(asked: Sequence[Waiting]) -> Iterator[Sequence[Waiting]]:
+    some: list[Waiting] = []
+    rows = 0
+    for one in asked:
+        if some and (len(some) == MOST_LANES or rows + one[0].limit > MOST_ROWS):
+            yield some
+            some, rows = [], 0
+        some.append(one)
+        rows += one[0].limit
+    yield some

@@ -31,16 +31,19 @@ class Pool:
         self._room = most  # for others
         # Whoever waits gets a connection, or None: there is room to make one.
         self._waiting: deque[asyncio.Future[asyncpg.Connection | None]] = deque()
+        self._recovering: set[asyncio.Task[None]] = set()
         self._closed = False
 
     async def acquire(self) -> asyncpg.Connection:
         """One to be given back. `TimeoutError` if none is given back for too long."""
         if self._closed:
             raise asyncpg.InterfaceError("the connections were closed")
+        now = asyncio.get_running_loop().time()
         while self._free:
-            _, connection = self._free.pop()
-            if not connection.is_closed():
+            since, connection = self._free.pop()
+            if not connection.is_closed() and now - since <= IDLE_SECONDS:
                 return connection
+            connection.terminate()
             self._forget(connection)
         if self._room:
             self._room -= 1
@@ -48,6 +51,8 @@ class Pool:
         return await self._given() or await self._made()
 
     def release(self, connection: asyncpg.Connection) -> None:
+        if not connection.is_closed() and connection.is_in_transaction():
+            connection.terminate()  # whatever left it so: the next one would write into what nobody commits
         if self._closed or connection.is_closed():
             self._forget(connection)
             return
@@ -58,6 +63,25 @@ class Pool:
             _, unused = self._free.popleft()
             unused.terminate()
             self._forget(unused)
+
+    def release_interrupted(self, connection: asyncpg.Connection) -> None:
+        """One whose question was called off: it is lent again once the server has heard of that."""
+        task = asyncio.create_task(self._recovered(connection))
+        self._recovering.add(task)
+        task.add_done_callback(self._recovering.discard)
+
+    async def _recovered(self, connection: asyncpg.Connection) -> None:
+        is_well = False
+        try:
+            async with asyncio.timeout(self._patience):
+                await connection.fetchval("SELECT 1")  # the driver has it wait for the end of the other
+            is_well = True
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError):
+            pass
+        finally:
+            if not is_well:
+                connection.terminate()
+            self.release(connection)
 
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[asyncpg.Connection]:

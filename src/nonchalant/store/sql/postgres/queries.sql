@@ -828,8 +828,9 @@ UPDATE nonchalant.numbering SET last = greatest(
 );
 
 -- ended_before --
--- What ended so long ago and may be removed: all of its slots are final, and its lane is in order.
-SELECT id FROM nonchalant.ended_before(:before, :incarnation, :limit);
+-- What ended so long ago and may be removed: all of its slots are final, and its lane is in order. The last row says where to
+-- go on.
+SELECT id, walked FROM nonchalant.ended_before(:before, :incarnation, :limit, :behind, :looks);
 
 -- keep_key --
 -- So that the same request is never executed a second time.
@@ -911,24 +912,35 @@ SELECT * FROM nonchalant.transactions WHERE id = :id;
 
 -- transactions --
 -- A listing from the newest down. A hash finds its transaction through any of its attempts, and so does a nonce. The line of
--- a value that is not asked for is left out, so that each listing finds its own index. `live` and `unusual` say in so many
--- words what a state implies: what is live waits or has a slot, and most of what has ended is confirmed.
+-- a value that is not asked for is left out, so that each listing finds its own index. `lives`, `waits`, `flies` and `unusual`
+-- say in so many words what a state implies: what is live waits or has a slot, and most of what has ended is confirmed.
 SELECT * FROM nonchalant.transactions WHERE TRUE
     AND state = :state
     AND chain_id = :chain_id
     AND address = :address
     AND nonce = :nonce
-    AND id IN (SELECT a.tx_id FROM nonchalant.lanes AS l JOIN nonchalant.attempts AS a ON a.chain_id = l.chain_id AND a.address = l.address WHERE a.nonce = :nonce)
+    AND id IN (SELECT a.tx_id FROM nonchalant.lanes AS l JOIN nonchalant.attempts AS a ON a.chain_id = l.chain_id AND a.address = l.address WHERE a.nonce = :nonce
+        AND a.nonce = :nonce AND l.chain_id = :chain_id
+        AND a.nonce = :nonce AND l.address = :address
+        AND a.nonce = :nonce)
     AND id IN (SELECT tx_id FROM nonchalant.attempts WHERE attempts.hash = :hash)
     AND idempotency_key = :idempotency_key
     AND batch = :batch
-    AND place IN (SELECT w.place FROM nonchalant.waiting AS w WHERE :live::BOOLEAN
-        AND :live::BOOLEAN AND w.chain_id = :chain_id
-        AND :live::BOOLEAN AND w.address = :address
-        UNION ALL SELECT t.place FROM nonchalant.slots AS s JOIN nonchalant.transactions AS t ON t.id = s.tx_id WHERE NOT s.settled AND :live::BOOLEAN
-        AND :live::BOOLEAN AND s.chain_id = :chain_id
-        AND :live::BOOLEAN AND s.address = :address
-        AND :live::BOOLEAN)
+    AND place IN (SELECT w.place FROM nonchalant.waiting AS w WHERE :lives::BOOLEAN
+        AND :lives::BOOLEAN AND w.chain_id = :chain_id
+        AND :lives::BOOLEAN AND w.address = :address
+        UNION ALL SELECT t.place FROM nonchalant.slots AS s JOIN nonchalant.transactions AS t ON t.id = s.tx_id WHERE NOT s.settled AND :lives::BOOLEAN
+        AND :lives::BOOLEAN AND s.chain_id = :chain_id
+        AND :lives::BOOLEAN AND s.address = :address
+        AND :lives::BOOLEAN)
+    AND place IN (SELECT w.place FROM nonchalant.waiting AS w WHERE :waits::BOOLEAN
+        AND :waits::BOOLEAN AND w.chain_id = :chain_id
+        AND :waits::BOOLEAN AND w.address = :address
+        AND :waits::BOOLEAN)
+    AND id IN (SELECT s.tx_id FROM nonchalant.slots AS s WHERE NOT s.settled AND :flies::BOOLEAN
+        AND :flies::BOOLEAN AND s.chain_id = :chain_id
+        AND :flies::BOOLEAN AND s.address = :address
+        AND :flies::BOOLEAN)
     AND other_end = :state AND :unusual::BOOLEAN
     AND tenant = :tenant
     AND EXISTS (SELECT 1 FROM jsonb_array_elements(:may_use::TEXT::JSONB) AS may WHERE coalesce((may ->> 0)::BIGINT, transactions.chain_id) = transactions.chain_id AND coalesce(may ->> 1, transactions.address) = transactions.address)

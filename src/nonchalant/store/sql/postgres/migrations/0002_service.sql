@@ -107,18 +107,27 @@ CREATE TRIGGER lanes_are_who_they_are BEFORE UPDATE OF chain_id, address ON nonc
 FOR EACH ROW WHEN (NEW.chain_id <> OLD.chain_id OR NEW.address <> OLD.address)
 EXECUTE FUNCTION nonchalant.refuse('a lane stays the account it is');
 
--- What ended before a time and may be removed, at most so many: from the oldest on, until something is met that was accepted
--- after that time. What is passed over lives still, or ended later, or its lane is not in order.
-CREATE FUNCTION nonchalant.ended_before(before BIGINT, of_incarnation BIGINT, most BIGINT)
-RETURNS TABLE (id TEXT) LANGUAGE plpgsql STABLE
+-- What ended before a time and may be removed, at most so many: from the oldest on, behind a place at which an earlier walk
+-- stopped. The last row has no id, and the place to go on at; 0 if the walk is at its end, which is where all that it looked
+-- at was accepted after that time (what is dated later than now says nothing). It looks at no more than take a moment: much of
+-- what is old may live still, or be of a lane that is not in order.
+CREATE FUNCTION nonchalant.ended_before(before BIGINT, of_incarnation BIGINT, most BIGINT, behind BIGINT, looks BIGINT)
+RETURNS TABLE (id TEXT, walked BIGINT) LANGUAGE plpgsql STABLE
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
 AS $$
 DECLARE
     old RECORD;
     found BIGINT := 0;
+    looked BIGINT := 0;
+    any_old BOOLEAN := FALSE;
+    reached BIGINT := 0;
+    now BIGINT := nonchalant.millis();
 BEGIN
-    FOR old IN SELECT t.* FROM nonchalant.transactions AS t ORDER BY t.place LOOP
-        EXIT WHEN found >= most OR old.created_at >= before;
+    FOR old IN SELECT t.* FROM nonchalant.transactions AS t WHERE t.place > behind ORDER BY t.place LIMIT looks LOOP
+        EXIT WHEN found >= most;
+        looked := looked + 1;
+        reached := old.place;
+        any_old := any_old OR old.created_at < before OR old.created_at > now;
         IF old.state IN ('confirmed', 'reverted', 'failed', 'cancelled', 'expired')
             AND coalesce(old.ended_at, old.updated_at) < before
             AND EXISTS (
@@ -139,6 +148,9 @@ BEGIN
             RETURN NEXT;
         END IF;
     END LOOP;
+    id := NULL;
+    walked := CASE WHEN found >= most OR (looked >= looks AND any_old) THEN reached ELSE 0 END;
+    RETURN NEXT;
 END $$;
 
 -- The same checks of new slots, for all that one statement binds: each of a batch has cost two questions.
