@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import structlog
 
 from nonchalant.desk import HOOK_FAILED_MARK, HOOK_REFUSED_MARK, Desk, Heard
-from nonchalant.errors import HookFailed, HookRefused, NonchalantError, TooManyReplacements, WishRefused
+from nonchalant.errors import HookFailed, HookRefused, LeaseLost, NonchalantError, TooManyReplacements, WishRefused
 from nonchalant.hooks import Alert, HeadSnapshot, LaneSnapshot
 from nonchalant.lanes import Work
 from nonchalant.model import Attention, Market, Transaction
@@ -108,8 +108,11 @@ async def _ask(desk: Desk, adviser: Adviser, due: list[Transaction], around: Aro
     try:
         for tx in due:
             assert tx.attention is not None
+            desk.check_lease()  # once more, before each: much may have been waited for since
             desk.asked_at[tx.id, tx.attention.code] = desk.ticks()
             desk.heard.append(await _consult(desk, adviser, tx, around))
+    except LeaseLost:
+        pass  # the lane's next commit says so too
     finally:
         desk.asking = None
         desk.wake.set()

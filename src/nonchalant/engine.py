@@ -138,7 +138,7 @@ class Engine:
         self._elsewhere: frozenset[LaneKey] = frozenset()  # lanes that others worked when we last looked
         self._began = 0.0
         self._compared: set[LaneKey] = set()  # lanes of which we saw since our start what their chain says
-        self._unsure: frozenset[LaneKey] = frozenset()  # lanes with work of which nobody has, when we last looked
+        self._unsure: frozenset[LaneKey] = frozenset()  # lanes with work of which we did not, when we last looked
         self._sweep_now = asyncio.Event()
         self._next_look = rules.sweep_seconds  # how long until the next sweep at most
         self._stopped = asyncio.Event()
@@ -274,7 +274,8 @@ class Engine:
             return
         work = await self.cluster.look(marked=self._adviser is not None)
         self._elsewhere = frozenset(found.lane for found in work if found.owner not in (None, self.cluster.owner))
-        self._unsure = frozenset(found.lane for found in work) - self._elsewhere - self._compared
+        # Also of those that others work: whoever has one may not have looked yet.
+        self._unsure = frozenset(found.lane for found in work) - self._compared
         for found in work:
             if found.lane in self.desks:
                 self.poke(found.lane)
