@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -51,6 +52,8 @@ async def test_a_chain_that_has_gone_silent_is_waited_for_once_in_a_list(
 
     monkeypatch.setattr(many.node, "live_lane", counted)
     os.kill(chain.process.pid, signal.SIGSTOP)
+    while Path(f"/proc/{chain.process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":  # noqa: ASYNC110
+        await asyncio.sleep(0.01)  # on a busy machine it takes a moment
     try:
         _, answer, _ = await many.get("/v1/lanes")
     finally:

@@ -42,7 +42,7 @@ async def test_a_key_that_is_on_its_way_to_what_is_removed_is_known_all_the_same
     [tx] = await accept(store, "old", idempotency_key="invoice", body_hash="h")
     await store.alter_queued(*step(tx, Cancelled(), 5))
     again = a_request("new", idempotency_key="invoice", body_hash="h")
-    async with under_way(store, retention.forget(0, 100)):
+    async with under_way(store, retention.forget(0, 100, 0)):
         asked = await begun(store, store.accept([again], limits=LIMITS))
     assert await asked == [Removed("old")]
 

@@ -20,6 +20,7 @@ from structlog.testing import capture_logs
 from nonchalant.errors import CommitUnknown, LeaseLost, RowMoved
 from nonchalant.ports import Filter
 from nonchalant.store.connections import Connections
+from nonchalant.store.pool import Pool
 from nonchalant.store.postgres import PostgresStore
 from nonchalant.values import replace
 from tests.conftest import ROOT
@@ -104,11 +105,10 @@ async def test_a_crash_that_takes_the_unwritten_end_of_the_log_is_not_taken_for_
 
 async def test_a_server_that_acknowledges_early_does_not_do_so_here(server: Cluster) -> None:
     early = {"synchronous_commit": "off"}
-    async with (
-        asyncpg.create_pool(server.dsn, min_size=1, max_size=1, server_settings=early) as pool,
-        Connections(pool, 1.0).transaction() as connection,
-    ):
+    pool = Pool(lambda: asyncpg.connect(server.dsn, server_settings=early), 1, patience=30.0)
+    async with Connections(pool, 1.0).transaction() as connection:
         assert await connection.fetchval("SHOW synchronous_commit") == "local"
+    pool.terminate()
 
 
 async def test_a_beat_is_flushed_also_where_commits_are_acknowledged_early(server: Cluster) -> None:
