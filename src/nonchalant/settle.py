@@ -35,6 +35,8 @@ REPLAY_TRIES = 3  # each at another head: an endpoint may not have the block yet
 
 async def settle(desk: Desk) -> bool:
     """Settle what finality has reached. True: something changed."""
+    if desk.is_outdated:
+        return False  # what it would record would pass for what this store gave out, if nobody lived to say otherwise
     # While their blocks are young: most nodes forget the state of a block before the block is final.
     mined = [(slot, slot.receipt) for slot in desk.lane.slots.values() if slot.receipt is not None]
     await _ask_why(desk, mined)
