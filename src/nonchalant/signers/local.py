@@ -12,9 +12,10 @@ from nonchalant.chain.evm.addresses import address_of
 from nonchalant.errors import BadSettings, SignerFailed
 from nonchalant.words import Address
 
-# A signature takes 26 µs, almost all of it outside the interpreter's lock: from about a millisecond of them on, a
-# thread costs less than the loop would lose (measured: 200 in place 8 ms, in a thread 10, and 12 to 17 on a busy loop).
-WORTH_A_THREAD: Final = 32
+# A signature takes 26 µs, almost all of it outside the interpreter's lock. But it takes that lock back twice, and on a busy
+# loop each time waits for it: in a thread a hundred signatures cost 10 % more of everything that a node does. So in place,
+# up to what holds the loop up for as long as an ordinary commit does.
+WORTH_A_THREAD: Final = 200
 
 
 class LocalSigner:
