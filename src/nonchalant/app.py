@@ -175,7 +175,7 @@ class Nonchalant:
         )
         couriers = Couriers(kit, ttl=settings.lease_seconds)
         limits = {lane: account.queue_limit for lane, account in accounts.items()}
-        intake = Intake(store, clock, limits=limits, arrived=engine.feed)
+        intake = Intake(store, clock, limits=limits, arrived=engine.feed, offer=engine.offer)
         observatory.look_at(engine, intake, webhooks=couriers.backlogs, store_kind=kind_of(kept), wakes=wakes_of(kept))
         node = cls(
             settings,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 import structlog
 
 from nonchalant import funds, heads, windows
+from nonchalant.arrivals import Arrivals
 from nonchalant.errors import LeaseLost, Poisoned, SignerFailed, Unreachable
 from nonchalant.fees import FeeRules
 from nonchalant.funds import Purse
@@ -214,6 +215,7 @@ class Desk:
     lookup_due: bool = True
     account_due: bool = True
     assign_due: bool = True
+    arrivals: Arrivals = field(default_factory=Arrivals)
     kept_until: Millis | None = None  # in ticks: somebody waits for a nonce that may never be reached
     rows_moved: Counter[str] = field(default_factory=Counter)  # what was built in vain, how often in a row
     search: Search | None = None  # through final blocks, for what a lost commit did
@@ -278,7 +280,7 @@ class Desk:
     def was_just_fed(self) -> bool:
         """Whether there is something to assign, and nothing else has happened since all stages were run."""
         return (
-            self.assign_due
+            (self.assign_due or len(self.arrivals) > 0)
             and self.looked_at == (self.head.top, self.head.final)
             and self.ticks() < self.look_again_at
             and not (self.orders_due or self.waiting or self.inbox or self.lookup_due or self.account_due or self.heard)
@@ -312,7 +314,9 @@ class Desk:
             raise Unreachable(f"the chain of {self.key} was begun anew; the lane is read again")
         change = work.change()
         self.check_lease()
-        await self.store.commit(change, self.lease)
+        accepted = await self.store.commit(change, self.lease)
+        if accepted:
+            change = change.entered(accepted)
         self.lane.apply(change)
         self.eyes.watch(self.key, [attempt.hash for attempt in change.attempts])
         for attempt in change.answered:

@@ -15,6 +15,7 @@ import structlog
 from structlog.contextvars import bind_contextvars
 
 from nonchalant import reconcile, same_chain, taken, troubles
+from nonchalant.admit import admit, may_come
 from nonchalant.asking import Asking
 from nonchalant.assign import assign
 from nonchalant.attend import attend
@@ -26,7 +27,7 @@ from nonchalant.follow import Follower
 from nonchalant.grant import grant
 from nonchalant.housekeeping import RETENTION, Housekeeping
 from nonchalant.lanes import Lane
-from nonchalant.model import Attention, Lease
+from nonchalant.model import Attention, Lease, Request, Transaction
 from nonchalant.notify import Notifier
 from nonchalant.poison import CAREFUL, WORLDLY, Strikes
 from nonchalant.ports import Adviser, Chain, Clock, Entropy, Meter, Signer, Sink, Store
@@ -51,13 +52,14 @@ STAGES: tuple[Stage, ...] = (
     broadcast,
     tend,
     assign,
+    admit,
     rescue,
     attend,
     broadcast,
 )
 
 # What there is to do where something was accepted, and nothing else has happened since all of them were run.
-BRIEFLY: tuple[Stage, ...] = (assign, broadcast)
+BRIEFLY: tuple[Stage, ...] = (assign, admit, broadcast)
 
 # Passes over the stages before the lane lets others run, whatever else there is to do.
 PASSES = 20
@@ -203,6 +205,15 @@ class Engine:
             desk.assign_due = True
             desk.wake.set()
         self.notifier.tell()
+
+    def offer(self, request: Request) -> asyncio.Future[Transaction | None] | None:
+        """Have it accepted and signed at once, if this node works its lane and nothing waits there. None, now or in the
+        future: nothing was accepted, it is for the queue; `CommitUnknown`: nobody knows."""
+        desk = self.desks.get(request.lane)
+        if desk is None or not desk.arrivals.is_open or not may_come(request):
+            return None
+        desk.wake.set()
+        return desk.arrivals.come(request)
 
     def hear(self, lanes: Sequence[LaneKey]) -> None:
         """Another node did something in these lanes, or somewhere. What a third one works is that one's business."""
@@ -419,6 +430,7 @@ class Engine:
         finally:
             if desk.asking is not None:
                 desk.asking.cancel()
+            desk.arrivals.close()
             follower.stand_up(desk)
             self.desks.pop(desk.key, None)
 
@@ -492,8 +504,8 @@ class Engine:
                     changed.add(stage)
             if changed:
                 self.notifier.tell()
-            # What assigning leaves to do, the stages behind it have done; there may be more to assign.
-            if not changed - {assign} and not (changed and desk.assign_due):
+            # What assigning and admitting leave to do, the stages behind them have done; there may be more of it.
+            if not changed - {assign, admit} and not (changed and (desk.assign_due or desk.arrivals)):
                 return
 
     def _stages(self, desk: Desk) -> Sequence[Stage]:
@@ -538,6 +550,7 @@ class Engine:
     def _is_idle(self, desk: Desk) -> bool:
         waits = (
             desk.assign_due
+            or desk.arrivals
             or desk.asking
             or desk.heard
             or desk.strikes.tried_since

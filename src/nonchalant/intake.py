@@ -47,6 +47,9 @@ RETRY_SECONDS = 0.2
 # How often whoever closes looks whether those that are stored together are.
 CLOSING_LOOK = 0.05
 
+# Of something that an earlier try may have accepted, these say nothing.
+REFUSALS = NoRoom | Draining | Overdue
+
 # Callers waiting for a commit; more are told to come back.
 MAX_WAITING = 20_000
 TOO_MANY_WAIT = "too many requests wait to be stored; try again in a moment"
@@ -58,33 +61,64 @@ class Accept(Protocol):
     ) -> Awaitable[Sequence[Acceptance]]: ...
 
 
+Offer = Callable[[Request], "asyncio.Future[Transaction | None] | None"]
 Waiting = tuple[Request, "asyncio.Future[Acceptance]"]
 
 
 class Intake:
+    """`offer` has a lane's own node accept and sign something at once, where it can."""
+
     def __init__(
-        self, store: Store, clock: Clock, *, limits: Mapping[LaneKey, int], arrived: Callable[[LaneKey], None]
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        limits: Mapping[LaneKey, int],
+        arrived: Callable[[LaneKey], None],
+        offer: Offer,
     ) -> None:
         self._store = store
         self._clock = clock
         self._limits = limits
         self._arrived = arrived
+        self._offer = offer
         self._waiting: list[Waiting] = []
         self._committer: asyncio.Task[None] | None = None
         self._together = 0  # requests that wait to be stored together with others
+        self._offered = 0  # requests that wait to be signed at once
         self._closed = False
 
     async def submit(self, request: Request) -> tuple[Transaction, bool]:
         """The accepted transaction, on disk; False if the idempotency key had made it before."""
         if self._closed:
             raise ShuttingDown
+        served = self._offer(request)
+        if served is None:
+            return self._accepted(request, await self.queue(request))
+        self._offered += 1
+        doubt: CommitUnknown | None = None
+        try:
+            tx = await served
+            if tx is not None:
+                return tx, True
+        except CommitUnknown as unknown:
+            doubt = unknown
+        finally:
+            self._offered -= 1
+        answer = await self.queue(request)
+        if doubt is not None and isinstance(answer, REFUSALS):
+            raise doubt  # it may still turn out to be accepted
+        return self._accepted(request, answer)
+
+    async def queue(self, request: Request) -> Acceptance:
+        """What the store says of it, once it is on disk."""
         if len(self._waiting) >= MAX_WAITING:
             raise QueueFull(TOO_MANY_WAIT)
         future: asyncio.Future[Acceptance] = asyncio.get_running_loop().create_future()
         self._waiting.append((request, future))
         if self._committer is None:
             self._committer = asyncio.create_task(self._commit_all())
-        return self._accepted(request, await future)
+        return await future
 
     async def submit_together(self, requests: Sequence[Request]) -> tuple[Sequence[Transaction], bool]:
         """All of them, accepted in one commit, or none: then the first that could not be is told, by its number.
@@ -153,15 +187,16 @@ class Intake:
     @property
     def waiting(self) -> int:
         """How many requests wait for their commit."""
-        return len(self._waiting) + self._together
+        return len(self._waiting) + self._together + self._offered
 
     async def close(self) -> None:
         """Take nothing more; what was taken is answered first."""
         self._closed = True
-        while self._committer is not None:
-            await asyncio.wait([self._committer])
-        while self._together:
-            await self._clock.sleep(CLOSING_LOOK)
+        while self._committer is not None or self._together or self._offered:
+            if self._committer is not None:
+                await asyncio.wait([self._committer])
+            else:
+                await self._clock.sleep(CLOSING_LOOK)
 
     async def _commit_all(self) -> None:
         try:
@@ -207,8 +242,7 @@ class Intake:
             else:
                 # An earlier try may still take effect: no room now does not mean that nothing was taken.
                 doubt = trouble if isinstance(trouble, CommitUnknown) else None
-                refusals = NoRoom | Draining | Overdue
-                return [doubt if doubt and isinstance(answer, refusals) else answer for answer in answers]
+                return [doubt if doubt and isinstance(answer, REFUSALS) else answer for answer in answers]
         raise trouble
 
 

@@ -12,8 +12,23 @@ from itertools import count, filterfalse, islice, takewhile
 from msgspec.structs import replace
 
 from nonchalant import lifecycle
-from nonchalant.model import Attempt, Attention, Change, Event, LaneRecord, Receipt, Reply, Slot, Stranger, Transaction
+from nonchalant.model import (
+    Attempt,
+    Attention,
+    Change,
+    Event,
+    LaneRecord,
+    Receipt,
+    Reply,
+    Request,
+    Slot,
+    Stranger,
+    Transaction,
+)
 from nonchalant.words import LESSER_MARKS, Hash, LaneKey, Millis, SlotKind, TxId, Wei
+
+# The place of what is not accepted yet.
+UNPLACED = 0
 
 # A mark whose words have changed (an amount, a nonce, an endpoint's name) is written anew at most this often.
 RENEWED_AFTER: Millis = 300_000
@@ -265,6 +280,13 @@ class Work:
         self._granted: dict[str, Reply] = {}
         self._unsettled_from: int | None = None
         self._events: list[Event] = []
+        self._accepted: list[Request] = []
+
+    def accept(self, request: Request) -> Transaction:
+        """Take it in with this work; where it stands is known once that is committed."""
+        self._accepted.append(request)
+        self._events.append(Event(kind="tx.accepted", lane=request.lane, at=self.at, tx_id=request.id))
+        return request.accepted(UNPLACED, self.at)
 
     def move(self, tx: Transaction, move: lifecycle.Move) -> Transaction:
         """Step the transaction, from what this work has made of it so far."""
@@ -401,6 +423,7 @@ class Work:
         for slot in self._slots.values():
             (written if self._is_news_for_its_row(slot) else shown).append(slot)
         return Change(
+            accepted=tuple(self._accepted),
             transactions=tuple(self._after.values()),
             rewritten=frozenset(self._rewritten),
             slots=tuple(written),

@@ -96,6 +96,30 @@ class Request(Struct, frozen=True, kw_only=True, gc=False):
     asked_nonce: int | None = None  # this nonce, or it fails; None: whichever is next
     batch: str | None = None  # with which others it was accepted
 
+    def accepted(self, place: int, at: Millis) -> Transaction:
+        """The transaction that it becomes, as it stands in the store."""
+        return Transaction(
+            id=self.id,
+            lane=self.lane,
+            place=place,
+            version=1,
+            state=State.QUEUED,
+            payload=self.payload,
+            fees=self.fees,
+            priority=self.priority,
+            tenant=self.tenant,
+            created_at=at,
+            updated_at=at,
+            idempotency_key=self.idempotency_key,
+            metadata=self.metadata,
+            valid_until=self.valid_until,
+            confirmations=self.confirmations,
+            on_superseded=self.on_superseded,
+            simulate=self.simulate,
+            asked_nonce=self.asked_nonce,
+            batch=self.batch,
+        )
+
 
 class BlockRef(NamedTuple):
     number: int
@@ -333,9 +357,17 @@ class Event(Struct, frozen=True, kw_only=True, gc=False):
     since: Millis | None = None  # when it was told first, if it was told before
 
 
+class Admission(NamedTuple):
+    """Where what was accepted stands in its lane, and since when, by the store's clock."""
+
+    place: int
+    at: Millis
+
+
 class Change(Struct, frozen=True, kw_only=True, gc=False):
     """One commit: everything in it becomes true at once, or nothing does."""
 
+    accepted: tuple[Request, ...] = ()  # what is taken in with it; what becomes of them stands among the transactions
     transactions: tuple[Transaction, ...] = ()  # the new rows; each names its version, one above the stored one
     rewritten: frozenset[TxId] = frozenset()  # those of them whose payload or price the user changed
     slots: tuple[Slot, ...] = ()
@@ -348,6 +380,14 @@ class Change(Struct, frozen=True, kw_only=True, gc=False):
     granted: Mapping[str, Reply] = field(default_factory=dict)  # wishes, by id, with what came of them
     unsettled_from: int | None = None  # a reset: nonces from here on are not final after all
     events: tuple[Event, ...] = ()
+
+    def entered(self, entries: Mapping[TxId, Admission]) -> Change:
+        """The same, with what the store says of those that were accepted with it."""
+        stored = [
+            replace(tx, place=entries[tx.id].place, created_at=entries[tx.id].at) if tx.id in entries else tx
+            for tx in self.transactions
+        ]
+        return replace(self, transactions=tuple(stored))
 
 
 class Draft(Struct, frozen=True, kw_only=True, gc=False):

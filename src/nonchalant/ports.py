@@ -13,6 +13,7 @@ from nonchalant.hooks import Alert, HeadSnapshot, LaneSnapshot
 from nonchalant.keys import Key, KeyId, KeyRequest, Live, Written
 from nonchalant.model import (
     Account,
+    Admission,
     Answer,
     Attempt,
     Block,
@@ -574,8 +575,8 @@ class Store(Protocol):
     async def known_attempts(self, hashes: Sequence[Hash]) -> frozenset[Hash]:
         """Those of the hashes that were signed here."""
 
-    async def commit(self, change: Change, lease: Lease) -> None:
-        """The one door for state. `LeaseLost` or `RowMoved`: nothing was written."""
+    async def commit(self, change: Change, lease: Lease) -> Mapping[TxId, Admission]:
+        """The one door for state; where what is accepted with it stands. `LeaseLost` or `RowMoved`: nothing was written."""
 
     # reading
 

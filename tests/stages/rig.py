@@ -143,7 +143,7 @@ class Rig(Records):
         fed, bell = Doorbell(gate, self.loop, self._chance), Doorbell(gate, self.loop, self._chance)
         fed.ring, bell.ring = engine.feed, engine.poke
         limits = dict.fromkeys(self.setting.lanes, self.setting.queue_limit)
-        intake = Intake(store, clock, limits=limits, arrived=fed)
+        intake = Intake(store, clock, limits=limits, arrived=fed, offer=engine.offer)
         life = Life(name, gate, clock, engine, store, intake, Asking(store, clock, entropy, arrived=bell))
         self.nodes.append(life)
         await engine.start()

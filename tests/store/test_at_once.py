@@ -25,7 +25,7 @@ from tests.store.acts import LIMITS, accept, assign, begun, on_a_server, on_post
 
 store = pytest.fixture(on_a_server)
 
-DIGEST = "87edb44e9bc91300083ebd66b7f0e2bb089209a7631ccd3f7c97ed713d6214b1"
+DIGEST = "6c71d546c9e199eb3b22d3d2d2b2aab74cf24bcf05765746af7952aa598ae57e"
 
 
 def forbid(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,7 @@ def arrivals() -> list[LaneKey]:
 
 @pytest.fixture
 def intake(gated: Gated, clock: ManualClock, arrivals: list[LaneKey]) -> Intake:
-    return Intake(gated, clock, limits=LIMITS, arrived=arrivals.append)  # type: ignore[arg-type]
+    return Intake(gated, clock, limits=LIMITS, arrived=arrivals.append, offer=lambda _request: None)  # type: ignore[arg-type]
 
 
 async def test_an_idle_system_commits_a_request_at_once_and_alone(intake: Intake, gated: Gated) -> None:
@@ -111,7 +111,7 @@ async def test_a_key_of_another_request_is_refused_and_its_neighbours_are_not(in
 
 
 async def test_a_full_lane_is_told_with_its_limit(gated: Gated, clock: ManualClock) -> None:
-    intake = Intake(gated, clock, limits={LANE: 1}, arrived=lambda lane: None)  # type: ignore[arg-type]
+    intake = Intake(gated, clock, limits={LANE: 1}, arrived=lambda lane: None, offer=lambda _request: None)  # type: ignore[arg-type]
     await intake.submit(a_request("a"))
     with pytest.raises(QueueFull, match=r"1 transactions wait in lane 7:0xa1"):
         await intake.submit(a_request("b"))

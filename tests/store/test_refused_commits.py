@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from types import NoneType
 
 import pytest
 
@@ -289,7 +288,7 @@ async def test_of_many_commits_at_once_on_one_connection_each_is_whole_or_nothin
         for commit in (store.commit(broken, ours), store.commit(sound, ours), store.commit(other, theirs))
     ]
     said = await asyncio.gather(*commits, return_exceptions=True)
-    assert [type(one) for one in said] == [RowMoved, NoneType, NoneType] * 10
+    assert [type(one) for one in said] == [RowMoved, dict, dict] * 10
     found = await store.load(ours)
     assert [(slot.nonce, slot.tx_id) for slot in found.slots] == [(n, txs[n].id) for n in range(20)]
     assert [slot.nonce for slot in (await store.load(theirs)).slots] == list(range(10))

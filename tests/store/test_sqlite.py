@@ -329,6 +329,7 @@ ALLOWED: dict[str, str | tuple[str, ...]] = {
     "backlog": "SCAN transactions USING INDEX transactions_live",
     # The row that is to be written.
     "insert_transaction": "SCAN CONSTANT ROW",
+    "insert_signed": "SCAN CONSTANT ROW",
     # Lane by lane, and in each by index.
     "ended_before": "SCAN lanes",
     "final_fillers": "SCAN lanes",

@@ -143,7 +143,10 @@ class WatchedStore:
 
     def _committed(self, _: Any, args: tuple[Any, ...], __: dict[str, Any]) -> None:
         change, lease = args
+        became = {tx.id: tx for tx in change.transactions} if change.accepted else {}
         for observer in self._observers:
+            if change.accepted:
+                observer.accepted(change.accepted, [became[request.id] for request in change.accepted])
             observer.committed(change, lease)
 
     def _altered(self, _: Any, args: tuple[Any, ...], __: dict[str, Any]) -> None:

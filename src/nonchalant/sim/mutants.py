@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from weakref import WeakKeyDictionary
 
 from nonchalant import (
+    admit,
     advice,
     attend,
     broadcast,
@@ -28,13 +29,16 @@ from nonchalant import (
     watch,
 )
 from nonchalant.advice import Adviser
+from nonchalant.arrivals import Arrival
 from nonchalant.desk import Desk
 from nonchalant.engine import Engine
 from nonchalant.fees import FeeRules
+from nonchalant.intake import Intake
+from nonchalant.judging import Ready
 from nonchalant.lanes import Lane, Work
-from nonchalant.model import Answer, Attempt, Fees, Lease, Receipt, Refused, Slot, Transaction, View
+from nonchalant.model import Answer, Attempt, Fees, Lease, Receipt, Refused, Request, Slot, Transaction, View
 from nonchalant.policy import NEVER_SENT
-from nonchalant.ports import Advice
+from nonchalant.ports import Acceptance, Advice
 from nonchalant.proof import Search
 from nonchalant.rejections import Fate, Rejection
 from nonchalant.sim.node import NodeChain
@@ -334,6 +338,32 @@ def _bump_below_replacement_step() -> Iterator[None]:
         return Fees(previous.max_fee * 104 // 100 + 1, None if tip is None else tip * 104 // 100 + 1)
 
     with _instead(fees, "replacement_floor", replacement_floor):
+        yield
+
+
+@_mutant("acknowledged-before-commit")
+def _acknowledged_before_commit() -> Iterator[None]:
+    rule = admit.serve
+
+    async def serve(desk: Desk, ready: Sequence[tuple[Arrival, Ready]], attempts: Sequence[Attempt]) -> bool:
+        answered = [(Arrival(arrival.request, desk.arrivals.come(arrival.request)), one) for arrival, one in ready]
+        for arrival, one in ready:
+            if not arrival.served.done():
+                arrival.served.set_result(one.tx)
+        return await rule(desk, answered, attempts)
+
+    with _instead(admit, "serve", serve):
+        yield
+
+
+@_mutant("asked-for-anew-under-another-id")
+def _asked_for_anew_under_another_id() -> Iterator[None]:
+    rule = Intake.queue
+
+    async def queue(self: Intake, request: Request) -> Acceptance:
+        return await rule(self, replace(request, id=f"{request.id}-again"))
+
+    with _instead(Intake, "queue", queue):
         yield
 
 

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from nonchalant.assign import WAITS_FOR_EARLIER
 from nonchalant.desk import ASIDE_MARK, HOOK_FAILED_MARK, HOOK_REFUSED_MARK
 from nonchalant.fees import FeeRules, is_within_caps
+from nonchalant.judging import WAITS_FOR_EARLIER
 from nonchalant.model import Attempt, Change, Lease, Reply, Slot, Transaction
 from nonchalant.sim import wire
 from nonchalant.sim.facts import Facts, Known, short

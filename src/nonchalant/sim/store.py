@@ -6,13 +6,13 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from nonchalant.model import Change, Control, Event, Lease, Request, Stranger, Transaction
+from nonchalant.model import Admission, Change, Control, Event, Lease, Request, Stranger, Transaction
 from nonchalant.ports import Acceptance, Clock, Loaded, Wished
 from nonchalant.store.migrations import create
 from nonchalant.store.sqlite import SqliteStore, prepare
 from nonchalant.store.witness import Witness
 from nonchalant.wishes import Wish
-from nonchalant.words import LaneKey, Mode
+from nonchalant.words import LaneKey, Mode, TxId
 
 T = TypeVar("T")
 
@@ -151,11 +151,14 @@ class WatchedStore(SqliteStore):
         await super().halt(chain_id, reason)
         self._auditor.halted(self._who, chain_id, reason)
 
-    async def commit(self, change: Change, lease: Lease) -> None:
+    async def commit(self, change: Change, lease: Lease) -> Mapping[TxId, Admission]:
         self._refuse(change)
         self._auditor.committing(self._who, lease)
-        await super().commit(change, lease)
+        entries = await super().commit(change, lease)
+        admitted = [request.accepted(*entries[request.id]) for request in change.accepted]
+        self._auditor.accepted(change.accepted, admitted)
         self._auditor.committed(self._who, change, lease)
+        return entries
 
 
 async def _in_place(act: Callable[[], T]) -> T:

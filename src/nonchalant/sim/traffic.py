@@ -161,7 +161,7 @@ def _gas(chance: Chance, order: Order) -> int | None:
     dice = chance.random()
     if dice < 0.06:
         return TOO_MUCH_GAS if dice < 0.02 else TOO_LITTLE_GAS
-    return intrinsic_gas(order.data()) + chance.randint(20_000, 60_000) if dice < 0.2 else None
+    return intrinsic_gas(order.data()) + chance.randint(20_000, 60_000) if dice < 0.5 else None
 
 
 def _priced(chance: Chance, errand: Errand, terrain: Terrain) -> Errand:

@@ -62,7 +62,7 @@ def accept(
             if request.id not in places:
                 continue
             del first[n]
-            answers[n] = rows.accepted(request, places[request.id], at)
+            answers[n] = request.accepted(places[request.id], at)
             depths[request.lane] += 1
             events.append(Event(kind="tx.accepted", lane=request.lane, at=at, tx_id=request.id))
         # What is known already is not refused, whatever the lane says; and it leaves its room to another.

@@ -22,9 +22,11 @@ MARKER: Final = "-- {the functions of what is done at once}\n"
 COMMIT: Final = "commit_at_once"
 ACCEPT: Final = "accept_at_once"
 
+ACCEPTED: Final = "insert_signed"  # the part that gives something back
 # In the order in which they are carried out. After the slots comes the lane: what a change settles is still above the bound
 # that it may raise.
 PARTS: Final = (
+    ACCEPTED,
     "update_transaction",
     "put_slot",
     "settle_slot",
@@ -95,8 +97,10 @@ def parts_of(commits: Sequence[Owned]) -> dict[str, list[Columns]]:
     """The rows of each part; each names its lease."""
     parts: dict[str, list[Columns]] = {part: [] for part in PARTS}
     for number, (change, lease) in enumerate(commits, 1):
+        new = {request.id for request in change.accepted}
         found: dict[str, list[dict[str, object]]] = {
-            "update_transaction": [rows.transaction_columns(tx) for tx in change.transactions],
+            ACCEPTED: signed_rows(change),
+            "update_transaction": [rows.transaction_columns(tx) for tx in change.transactions if tx.id not in new],
             "put_slot": [rows.slot_columns(slot) for slot in change.slots if not slot.settled],
             "settle_slot": [rows.slot_columns(slot) for slot in change.slots if slot.settled],
             "insert_attempt": [rows.attempt_columns(attempt) for attempt in change.attempts],
@@ -109,6 +113,14 @@ def parts_of(commits: Sequence[Owned]) -> dict[str, list[Columns]]:
                 columns[LANE] = number
             parts[part] += made
     return parts
+
+
+def signed_rows(change: Change) -> list[dict[str, object]]:
+    """What is accepted with it, as it stands in the store from then on."""
+    if not change.accepted:
+        return []
+    became = {tx.id: tx for tx in change.transactions}
+    return [rows.signed_columns(request, became[request.id]) for request in change.accepted]
 
 
 def are_ordinary(requests: Sequence[Request]) -> bool:
@@ -184,7 +196,8 @@ def _function_of_commits(texts: Mapping[str, str]) -> str:
     steps = "\n".join(_step(part, texts[part].rstrip().removesuffix(";")) for part in PARTS)
     fence = _named(texts["fence_all"].rstrip().removesuffix(";"), "fence_", _FENCE)
     return f"""CREATE FUNCTION nonchalant.{COMMIT}(
-    {given}, OUT verdict TEXT, OUT found_timeline BIGINT, OUT found_wal BIGINT, OUT found_home BIGINT
+    {given}, OUT verdict TEXT, OUT found_timeline BIGINT, OUT found_wal BIGINT, OUT found_home BIGINT,
+    OUT ids TEXT[], OUT places BIGINT[], OUT moments BIGINT[]
 ) LANGUAGE plpgsql
 {_BY_KEYS}
 AS $$
@@ -195,6 +208,10 @@ DECLARE
     written BIGINT;
 BEGIN
 {_PREPARED}
+    -- Before the leases: whoever removes keys is not waited for with those locked.
+    IF cardinality({ACCEPTED}_id) > 0 THEN
+        PERFORM now FROM ({texts["share_keys"].rstrip().removesuffix(";")}) AS shared;
+    END IF;
     FOR fenced IN {fence} LOOP
         leases_held := fenced.leases;
         found_timeline := fenced.timeline;
@@ -220,8 +237,13 @@ def _step(part: str, query: str) -> str:
     columns = _columns(part, query)
     written = _named(_under_leases(part, query), f"{part}_", {**columns, **_OF_EVENTS, LANE: ""})
     first = next(iter(columns))
+    counted = "GET DIAGNOSTICS written = ROW_COUNT"
+    if part == ACCEPTED:
+        given_back = "array_agg(id), array_agg(place), array_agg(created_at) INTO ids, places, moments"
+        written = f"WITH inserted AS ({written}) SELECT {given_back} FROM inserted"  # noqa: S608 - of our own SQL
+        counted = "written := coalesce(cardinality(ids), 0)"
     check = f"""
-        GET DIAGNOSTICS written = ROW_COUNT;
+        {counted};
         IF written <> cardinality({part}_{first}) THEN
             RAISE EXCEPTION '{part}: % is not as it was read',
                 CASE WHEN cardinality({part}_{first}) > 1 THEN 'one of ' ELSE '' END || array_to_string({part}_{first}, ', ')

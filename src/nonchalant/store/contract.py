@@ -9,7 +9,7 @@ from typing import TypeVar
 from nonchalant.access import EVERYTHING, Within
 from nonchalant.audit import Deed, Entry, Head
 from nonchalant.keys import Key, KeyId, KeyRequest, Live, Written
-from nonchalant.model import Attempt, Change, Control, Event, Lease, Reply, Request, Stranger, Transaction
+from nonchalant.model import Admission, Attempt, Change, Control, Event, Lease, Reply, Request, Stranger, Transaction
 from nonchalant.ports import (
     Acceptance,
     Duplicate,
@@ -177,8 +177,8 @@ class SqlStore(ABC):
     async def known_attempts(self, hashes: Sequence[Hash]) -> frozenset[Hash]:
         return await self._read(reading.known_attempts(hashes))
 
-    async def commit(self, change: Change, lease: Lease) -> None:
-        await self._write(owning.commit(change, lease))
+    async def commit(self, change: Change, lease: Lease) -> Mapping[TxId, Admission]:
+        return await self._write(owning.commit(change, lease))
 
     # webhooks
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nonchalant.model import Attempt, Change, Event, Lease, Receipt, Transaction
+from nonchalant.errors import RowMoved
+from nonchalant.model import Admission, Attempt, Change, Event, Lease, Receipt, Transaction
 from nonchalant.ports import LaneWork, Loaded
-from nonchalant.store import rows
+from nonchalant.store import at_once, rows
 from nonchalant.store.legible import Legible
 from nonchalant.store.talk import (
     Ask,
+    Columns,
     Procedure,
     ask,
     ask_for_each,
@@ -105,13 +107,15 @@ def _receipt_at(row: rows.Row, transactions: Mapping[TxId, Transaction], legible
     return transactions[row["tx_id"]].receipt
 
 
-def commit(change: Change, lease: Lease) -> Procedure[None]:
+def commit(change: Change, lease: Lease) -> Procedure[Mapping[TxId, Admission]]:
+    """Where what was accepted with it stands."""
     yield from fence(lease)
     lane = lease.lane._asdict()
+    accepted = yield from _take_in(change, lane)
     freed = [{"nonce": nonce} for nonce in change.freed]
     yield from expect_each("free_slot", freed, **lane)
     yield from change_each("give_attempts_back", freed, **lane)
-    moved = [rows.transaction_columns(tx) for tx in change.transactions]
+    moved = [rows.transaction_columns(tx) for tx in change.transactions if tx.id not in accepted]
     yield from expect_each("update_transaction", moved, **lane)
     rewritten = [rows.wish_columns(tx) for tx in change.transactions if tx.id in change.rewritten]
     yield from expect_each("rewrite_transaction", rewritten)
@@ -134,3 +138,14 @@ def commit(change: Change, lease: Lease) -> Procedure[None]:
     granted = [{"id": wish_id, "reply": rows.reply_text(reply)} for wish_id, reply in change.granted.items()]
     yield from expect_each("reply_to_wish", granted, **lane)
     yield from tell(change.events)
+    return accepted
+
+
+def _take_in(change: Change, lane: Columns) -> Procedure[Mapping[TxId, Admission]]:
+    """Accept what comes with a commit: all of it, or nothing of that commit happens. No key can be removed meanwhile: where
+    there is more than one writer, this is done at once (see `at_once`)."""
+    signed = at_once.signed_rows(change)
+    inserted = yield from ask_for_each("insert_signed", signed, **lane)
+    if len(inserted) != len(signed):
+        raise RowMoved("insert_signed: one of them cannot be accepted with its nonce")
+    return {row["id"]: Admission(row["place"], row["created_at"]) for row in inserted}

@@ -17,7 +17,7 @@ import structlog
 from nonchalant.errors import BadSettings, CommitUnknown, LeaseLost, RowMoved, StoreUnavailable
 from nonchalant.history import fact_of
 from nonchalant.installation import Installation
-from nonchalant.model import Change, Control, Event, Lease, Request, Stranger, Transaction
+from nonchalant.model import Admission, Change, Control, Event, Lease, Request, Stranger, Transaction
 from nonchalant.ports import Acceptance, Entropy, Wished
 from nonchalant.store import at_once, owning, postgres_schema, rows, wishing
 from nonchalant.store.at_once import Owned
@@ -47,7 +47,7 @@ from nonchalant.store.whereabouts import Whereabouts
 from nonchalant.store.wishing import Found, Line
 from nonchalant.store.witness import POSITIONS_SKIPPED
 from nonchalant.wishes import Wish
-from nonchalant.words import LaneKey, Mode
+from nonchalant.words import LaneKey, Mode, TxId
 
 log = structlog.get_logger()
 
@@ -157,7 +157,7 @@ class PostgresStore(SqlStore):
         if row["verdict"] != at_once.DONE:
             return None
         places = dict(zip(row["ids"], row["places"], strict=True))
-        return [rows.accepted(request, places[request.id], row["found_at"]) for request in requests]
+        return [request.accepted(places[request.id], row["found_at"]) for request in requests]
 
     async def alter_queued(self, tx: Transaction, events: Sequence[Event], twin: Stranger | None = None) -> None:
         await super().alter_queued(tx, events, twin)
@@ -173,17 +173,20 @@ class PostgresStore(SqlStore):
         self._wake(lane)
         return before
 
-    async def commit(self, change: Change, lease: Lease) -> None:
+    async def commit(self, change: Change, lease: Lease) -> Mapping[TxId, Admission]:
         try:
             if not at_once.is_ordinary(change):
                 raise _NotOrdinary
-            await self._together.commit(Owned(change, lease))
+            accepted = await self._together.commit(Owned(change, lease))
         except _NotOrdinary:
-            await super().commit(change, lease)
+            if change.accepted:  # step by step, keys and leases would be locked in another order than elsewhere
+                raise RowMoved("what is accepted with its nonce is accepted at once, or not at all") from None
+            accepted = await super().commit(change, lease)
         if change.events:
             self._wake()
+        return accepted
 
-    async def _commit_at_once(self, commits: Sequence[Owned]) -> None:
+    async def _commit_at_once(self, commits: Sequence[Owned]) -> Mapping[TxId, Admission]:
         """In one round trip, which is the whole transaction. Of several commits all happen, or none."""
         seen, incarnation = self._seen, self._incarnation
         parts = at_once.parts_of(commits)
@@ -212,6 +215,8 @@ class PostgresStore(SqlStore):
                 raise StoreUnavailable(str(error)) from error
             raise CommitsLost(LOST_COMMITS)
         self._remember([found], incarnation)
+        entries = zip(row["ids"] or (), row["places"] or (), row["moments"] or (), strict=True)
+        return {tx_id: Admission(place, at) for tx_id, place, at in entries}
 
     async def _in_line(self, line: Line) -> Found:
         return await self._lines.find(line)

@@ -186,29 +186,16 @@ def request_columns(request: Request) -> dict[str, object]:
     }
 
 
-def accepted(request: Request, place: int, now: int) -> Transaction:
-    """The transaction a request becomes, as it stands in the store."""
-    return Transaction(
-        id=request.id,
-        lane=request.lane,
-        place=place,
-        version=1,
-        state=State.QUEUED,
-        payload=request.payload,
-        fees=request.fees,
-        priority=request.priority,
-        tenant=request.tenant,
-        created_at=now,
-        updated_at=now,
-        idempotency_key=request.idempotency_key,
-        metadata=request.metadata,
-        valid_until=request.valid_until,
-        confirmations=request.confirmations,
-        on_superseded=request.on_superseded,
-        simulate=request.simulate,
-        asked_nonce=request.asked_nonce,
-        batch=request.batch,
-    )
+def signed_columns(request: Request, tx: Transaction) -> dict[str, object]:
+    """What is accepted and signed at once: what was asked for, and what became of it."""
+    return {
+        **request_columns(request),
+        "version": tx.version,
+        "state": tx.state.value,
+        "nonce": tx.nonce,
+        "hash": tx.hash,
+        "updated_at": tx.updated_at,
+    }
 
 
 def lane_key(row: Row) -> LaneKey:

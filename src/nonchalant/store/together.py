@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import accumulate
 
 from structlog.contextvars import unbind_contextvars
 
 from nonchalant.errors import CommitUnknown, LeaseLost, StoreUnavailable
-from nonchalant.model import Change
+from nonchalant.model import Admission, Change
 from nonchalant.store.at_once import Owned
 from nonchalant.store.connections import Declined
+from nonchalant.words import TxId
 
 # Commits under way. Where there is little to write, one waits for the disk and all the others gather: two at a time would
 # each be half as large, and cost nearly as much. So another is begun only for so many rows.
@@ -33,7 +34,8 @@ MOST_LATE = 6
 # How many are tried by themselves at once: others need connections too.
 BY_THEMSELVES = 4
 
-Waiting = tuple[Owned, "asyncio.Future[None]"]
+Admissions = Mapping[TxId, Admission]  # of what was accepted
+Waiting = tuple[Owned, "asyncio.Future[Admissions]"]
 
 
 class CommitsLost(LeaseLost):
@@ -41,9 +43,9 @@ class CommitsLost(LeaseLost):
 
 
 class Together:
-    """`write` makes all of these true, or none."""
+    """`write` makes all of these true, or none, and says where what they accept stands."""
 
-    def __init__(self, write: Callable[[Sequence[Owned]], Awaitable[None]]) -> None:
+    def __init__(self, write: Callable[[Sequence[Owned]], Awaitable[Admissions]]) -> None:
         self._write = write
         self._waiting: list[Waiting] = []
         self._under_way: dict[asyncio.Task[None], tuple[float, Sequence[Waiting]]] = {}  # since when, and of whom
@@ -51,15 +53,15 @@ class Together:
         self._is_called = False
         self._later: asyncio.TimerHandle | None = None
 
-    async def commit(self, owned: Owned) -> None:
+    async def commit(self, owned: Owned) -> Admissions:
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
+        future: asyncio.Future[Admissions] = loop.create_future()
         self._waiting.append((owned, future))
         if not self._is_called:
             # After all that is ready to run now: whoever was woken with this one goes with it.
             self._is_called = True
             loop.call_soon(self._go_on)
-        await future
+        return await future
 
     async def close(self) -> None:
         """What is under way has an unknown outcome; what waits never happens."""
@@ -110,7 +112,7 @@ class Together:
 
     async def _commit_each(self, batch: Sequence[Waiting]) -> None:
         try:
-            await self._write([owned for owned, _ in batch])
+            entries = await self._write([owned for owned, _ in batch])
         except Exception as error:  # noqa: BLE001 - whatever it is, those who wait must hear of it
             if len(batch) == 1 or _is_everybodys(error):
                 _tell(batch, error)
@@ -118,7 +120,7 @@ class Together:
             # Nothing was written, and it may be one of them: each on its own.
             await asyncio.gather(*(self._commit_by_itself(one) for one in batch))
         else:
-            _tell(batch, None)
+            _tell(batch, entries)
 
     async def _commit_by_itself(self, one: Waiting) -> None:
         async with self._by_themselves:
@@ -137,12 +139,12 @@ def _rows(change: Change) -> int:
     return 1 + sum(map(len, parts))
 
 
-def _tell(batch: Sequence[Waiting], error: Exception | None) -> None:
+def _tell(batch: Sequence[Waiting], outcome: Admissions | Exception) -> None:
     """How it went, to all who have not heard yet, and wait still."""
     for _, future in batch:
         if future.done():
             continue
-        if error is None:
-            future.set_result(None)
+        if isinstance(outcome, Exception):
+            future.set_exception(outcome)
         else:
-            future.set_exception(error)
+            future.set_result(outcome)

@@ -160,6 +160,48 @@ ORDER BY idempotency_key, tenant, id
 ON CONFLICT DO NOTHING
 RETURNING id, place;
 
+-- insert_signed --
+-- What comes to a lane's owner while nothing waits there is accepted with its nonce, and never queued. Fewer rows: something
+-- waits after all, the lane is to give out nothing, a deadline has passed, or an id or a key is known, as above.
+WITH new AS MATERIALIZED (
+    SELECT ordered.*, nextval('nonchalant.places') AS place FROM (
+        SELECT :chain_id::BIGINT AS chain_id, :address::TEXT AS address, given.*
+        FROM unnest(
+            :id::TEXT[], :priority::SMALLINT[], :tenant::TEXT[], :idempotency_key::TEXT[], :body_hash::TEXT[],
+            :payload::TEXT[], :fees::TEXT[], :metadata::TEXT[], :valid_until::BIGINT[], :confirmations::BIGINT[],
+            :on_superseded::TEXT[], :version::BIGINT[], :state::TEXT[], :nonce::BIGINT[], :hash::TEXT[],
+            :updated_at::BIGINT[]
+        ) WITH ORDINALITY AS given (
+            id, priority, tenant, idempotency_key, body_hash, payload, fees, metadata, valid_until, confirmations,
+            on_superseded, version, state, nonce, hash, updated_at, n
+        )
+        ORDER BY n
+    ) AS ordered
+)
+INSERT INTO nonchalant.transactions (
+    place, id, chain_id, address, state, version, priority, tenant, idempotency_key, body_hash,
+    payload, fees, metadata, valid_until, confirmations, on_superseded, nonce, hash, created_at, updated_at
+)
+SELECT
+    place, id, chain_id, address, state, version, priority, tenant, idempotency_key, body_hash,
+    payload, fees, metadata, valid_until, confirmations, on_superseded, nonce, hash, nonchalant.millis(), updated_at
+FROM new
+WHERE (valid_until IS NULL OR valid_until > nonchalant.millis())
+    AND NOT EXISTS (
+        SELECT 1 FROM nonchalant.waiting AS w
+        WHERE w.chain_id = new.chain_id AND w.address = new.address AND NOT w.held
+    )
+    AND NOT EXISTS (
+        SELECT 1 FROM nonchalant.controls AS c
+        WHERE c.chain_id = new.chain_id AND c.address = new.address AND c.mode <> 'open'
+    )
+    AND NOT EXISTS (
+        SELECT 1 FROM nonchalant.removed AS r WHERE r.idempotency_key = new.idempotency_key AND r.tenant = new.tenant
+    )
+ORDER BY idempotency_key, tenant, id
+ON CONFLICT DO NOTHING
+RETURNING id, place, created_at;
+
 -- known_request --
 -- What an id or an idempotency key was used for.
 SELECT asked.n, known.* FROM unnest(

@@ -102,6 +102,26 @@ WHERE NOT EXISTS (SELECT 1 FROM removed WHERE idempotency_key = :idempotency_key
 ON CONFLICT DO NOTHING
 RETURNING id, place;
 
+-- insert_signed --
+-- What comes to a lane's owner while nothing waits there is accepted with its nonce, and never queued. No row: something
+-- waits after all, the lane is to give out nothing, its deadline has passed, or its id or key is known, as above.
+INSERT INTO transactions (
+    id, chain_id, address, state, version, priority, tenant, idempotency_key, body_hash,
+    payload, fees, metadata, valid_until, confirmations, on_superseded, nonce, hash, created_at, updated_at
+)
+SELECT
+    :id, :chain_id, :address, :state, :version, :priority, :tenant, :idempotency_key, :body_hash,
+    :payload, :fees, :metadata, :valid_until, :confirmations, :on_superseded, :nonce, :hash, :now, :updated_at
+WHERE (:valid_until IS NULL OR :valid_until > :now)
+    AND NOT EXISTS (
+        SELECT 1 FROM transactions INDEXED BY transactions_to_assign
+        WHERE chain_id = :chain_id AND address = :address AND state = 'queued' AND held = 0
+    )
+    AND NOT EXISTS (SELECT 1 FROM controls WHERE chain_id = :chain_id AND address = :address AND mode <> 'open')
+    AND NOT EXISTS (SELECT 1 FROM removed WHERE idempotency_key = :idempotency_key AND tenant = :tenant)
+ON CONFLICT DO NOTHING
+RETURNING id, place, created_at;
+
 -- known_request --
 -- What an id or an idempotency key was used for.
 SELECT :n AS n, transactions.* FROM transactions
