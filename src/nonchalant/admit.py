@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from nonchalant import lifecycle, signing
-from nonchalant.arrivals import Arrival, send_away
+from nonchalant.arrivals import Caller, send_away
 from nonchalant.desk import SIGNER_MARK, Desk
 from nonchalant.errors import (
     CommitUnknown,
@@ -23,29 +23,24 @@ from nonchalant.errors import (
     StoreUnavailable,
     Unencodable,
     Unreachable,
+    Unstorable,
 )
 from nonchalant.judging import Ready, draft, is_stopped, judge, note_data_fees
 from nonchalant.lanes import UNPLACED
-from nonchalant.model import Attempt, Request
+from nonchalant.model import Attempt
 from nonchalant.poison import handling
-from nonchalant.words import AttemptKind, Mode, SlotKind
+from nonchalant.words import AttemptKind, Millis, Mode, SlotKind
 
 # Why one cannot be signed just now.
 NOT_NOW = (NodeRefused, Poisoned, SignerFailed, Unencodable, Unreachable)
 
-# After these nothing was written: somebody was there before, the store cannot be used or cannot keep this, or the lane is
-# another's. Whatever else ends a commit leaves it unknown.
-NOTHING_WRITTEN = (RowMoved, StoreUnavailable, LeaseLost, Unreachable, ValueError)
+# After these nothing was written, and the lane is as it was: somebody was there before, or the store cannot keep one of
+# them, or cannot be used now. The queue finds out which.
+NOT_WRITTEN = (RowMoved, StoreUnavailable, Unstorable)
 
-
-def may_come(request: Request) -> bool:
-    """Whether it can be signed without asking a node about it, at whichever nonce is next."""
-    return (
-        request.payload.gas is not None
-        and not request.simulate
-        and request.asked_nonce is None
-        and request.batch is None
-    )
+# How long nobody is admitted after that: somebody who comes with the same key again and again costs his neighbours one
+# commit in vain, not all of theirs.
+REST: Millis = 1_000
 
 
 async def admit(desk: Desk) -> bool:
@@ -58,19 +53,30 @@ async def admit(desk: Desk) -> bool:
         arrivals.close()
         return False
     room = min(desk.rules.batch, desk.lane.room(window=desk.window, unsettled=desk.rules.unsettled))
-    some = arrivals.first(room)
+    callers = arrivals.next(room)
+    if not callers:
+        return False
     try:
-        ready = await _ready(desk, some)
-        attempts = await _signed(desk, ready)
+        ready = await _ready(desk, callers)
+        attempts = await _signed(desk, [one for _, one in ready])
     except NOT_NOW:
         arrivals.close()
         return False
-    return bool(ready) and await serve(desk, ready, attempts)
+    if not arrivals.are_here(callers):
+        return True  # the bytes were never sent; who is left is looked at again
+    with arrivals.serving(callers):
+        try:
+            return await serve(desk, ready, attempts)
+        finally:
+            # Now, and not before: in the queue they would be in the way of the others.
+            served = {id(caller) for caller, _ in ready}
+            send_away([caller for caller in callers if id(caller) not in served])
 
 
 def _is_clear(desk: Desk) -> bool:
     """Whether nothing waits in this lane, as far as is known, and nothing is unusual about it; the store is asked when it
-    is written."""
+    is written. Where others have to be asked for each batch (their signer, pools of a shared account), callers do not wait
+    for that."""
     return not (
         desk.assign_due
         or desk.postponed
@@ -82,59 +88,60 @@ def _is_clear(desk: Desk) -> bool:
         or desk.strikes.aside
         or desk.careful
         or desk.is_outdated
-        or desk.ticks() < desk.paused_until
+        or desk.ticks() < max(desk.paused_until, desk.admit_after)
         or desk.control.mode is not Mode.OPEN
         or desk.handed_over
         or desk.retired
+        or desk.rules.shared
+        or not desk.signer.in_process
         or is_stopped(desk)
     )
 
 
-async def _ready(desk: Desk, some: Sequence[Arrival]) -> list[tuple[Arrival, Ready]]:
-    """Those that can go now, the most urgent first; the others are sent away."""
+async def _ready(desk: Desk, callers: Sequence[Caller]) -> list[tuple[Caller, Ready]]:
+    """Those that can go now, the most urgent first."""
     now = desk.store_now()
-    coming = {arrival.request.id: arrival for arrival in sorted(some, key=lambda one: -one.request.priority)}
-    timely = [one.request.accepted(UNPLACED, now) for one in coming.values()]
-    timely = [tx for tx in timely if not tx.is_overdue(now)]
-    verdicts = await judge(desk, timely) if timely else []
-    ready = [(coming.pop(verdict.tx.id), verdict) for verdict in verdicts if isinstance(verdict, Ready)]
-    send_away(coming.values())
-    return ready
+    by_id = {caller.request.id: caller for caller in sorted(callers, key=lambda one: -one.request.priority)}
+    coming = [caller.request.accepted(UNPLACED, now) for caller in by_id.values()]
+    verdicts = await judge(desk, [tx for tx in coming if not tx.is_overdue(now)])
+    return [(by_id[verdict.tx.id], verdict) for verdict in verdicts if isinstance(verdict, Ready)]
 
 
-async def _signed(desk: Desk, ready: Sequence[tuple[Arrival, Ready]]) -> list[Attempt]:
+async def _signed(desk: Desk, ready: Sequence[Ready]) -> list[Attempt]:
     prepared = []
     with handling(answers=(Unencodable,)) as whom:
-        for (_, one), nonce in zip(ready, desk.lane.take(len(ready)), strict=True):
+        for one, nonce in zip(ready, desk.lane.take(len(ready)), strict=True):
             whom.subject = one.tx.id
             prepared.append(signing.prepare(desk, draft(desk, one, nonce), AttemptKind.ORIGINAL, one.tx.id, 1))
     return await signing.sign(desk, prepared)
 
 
-async def serve(desk: Desk, ready: Sequence[tuple[Arrival, Ready]], attempts: Sequence[Attempt]) -> bool:
-    some, work = [arrival for arrival, _ in ready], desk.work()
-    if not desk.arrivals.serve(some):
-        return True  # the bytes were never sent; who is left is looked at again
-    for arrival, attempt in zip(some, attempts, strict=True):
-        tx = work.accept(arrival.request)
-        work.move(tx, lifecycle.Assigned(attempt.nonce, attempt.hash))
-        work.bind(attempt.nonce, SlotKind.TRANSACTION, attempt)
-    work.record(replace(work.lane_record, next_nonce=desk.lane.next_after([one.nonce for one in attempts])))
-    desk.clear_mark(work, SIGNER_MARK)
+async def serve(desk: Desk, ready: Sequence[tuple[Caller, Ready]], attempts: Sequence[Attempt]) -> bool:
+    """Accept them with what was signed for them, and tell them."""
+    if not ready:
+        return False
+    callers = [caller for caller, _ in ready]
     try:
+        work, now = desk.work(), desk.store_now()
+        for caller, attempt in zip(callers, attempts, strict=True):
+            tx = work.accept(caller.request, now)
+            work.move(tx, lifecycle.Assigned(attempt.nonce, attempt.hash))
+            work.bind(attempt.nonce, SlotKind.TRANSACTION, attempt)
+        work.record(replace(work.lane_record, next_nonce=desk.lane.next_after([one.nonce for one in attempts])))
+        desk.clear_mark(work, SIGNER_MARK)
         await desk.commit(work)
-    except NOTHING_WRITTEN as error:
-        send_away(some)
+    except NOT_WRITTEN:
+        send_away(callers)
         desk.arrivals.close()
-        if isinstance(error, (RowMoved, ValueError)):  # one of them: the queue tells which
-            desk.assign_due = True
-            return False
+        desk.assign_due, desk.admit_after = True, desk.ticks() + REST
+        return False
+    except (LeaseLost, Unreachable):
+        send_away(callers)
         raise
     except BaseException as error:  # cancelled, too: they may be accepted, and are asked for by the same ids again
-        send_away(some, error if isinstance(error, CommitUnknown) else CommitUnknown(f"it was cut short: {error}"))
+        send_away(callers, error if isinstance(error, CommitUnknown) else CommitUnknown(f"it was cut short: {error}"))
         raise
+    for caller in callers:
+        caller.admitted(desk.lane.transactions[caller.request.id])
     note_data_fees(desk, [one for _, one in ready], attempts)
-    for arrival in some:
-        if not arrival.served.done():  # a caller that went away is no reason to forget what it asked for
-            arrival.served.set_result(desk.lane.transactions[arrival.request.id])
     return True

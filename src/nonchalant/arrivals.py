@@ -1,26 +1,46 @@
-"""Requests whose callers wait at a lane's desk, to be accepted and signed in one commit.
+"""Callers at a lane's desk, whose requests are to be accepted and signed in one commit.
 
 Nobody waits here for long: whoever is not served within a moment is sent to the queue, like everybody who comes while
-something waits there already. Nothing is accepted yet, so nothing is lost on the way.
+something waits there already. Nothing is accepted yet, so nothing is lost on the way. They keep the order in which they
+came: while somebody is at the desk, whoever comes next stands behind him, also if the queue is the place for him.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import takewhile
+from typing import Protocol
 
 from nonchalant.errors import CommitUnknown
 from nonchalant.model import Request, Transaction
 
-# A pass over a busy lane's stages takes some hundredths of a second. One that takes longer waits for a node or a signer,
-# and callers want to know first that they are heard.
+# A pass over a busy lane's stages takes some hundredths of a second. One that takes longer waits for a node, and callers
+# want to know first that they are heard.
 PATIENCE_SECONDS = 0.25
 
 
-class Arrival(NamedTuple):
-    request: Request
-    served: asyncio.Future[Transaction | None]  # None: nothing was accepted, the queue is for it
+class Caller(Protocol):
+    """Somebody with a request. Each is told one of these, once."""
+
+    @property
+    def request(self) -> Request: ...
+
+    def admitted(self, tx: Transaction) -> None: ...
+
+    def sent_away(self, doubt: CommitUnknown | None = None) -> None:
+        """To the queue, at once. With a doubt: nobody knows whether it was accepted at the desk."""
+
+
+def may_come(request: Request) -> bool:
+    """Whether it can be signed at whichever nonce is next, without asking a node about it."""
+    return (
+        request.payload.gas is not None
+        and not request.simulate
+        and request.asked_nonce is None
+        and request.batch is None
+    )
 
 
 class Arrivals:
@@ -28,56 +48,68 @@ class Arrivals:
 
     def __init__(self) -> None:
         self.is_open = False
-        self._waiting: list[Arrival] = []
+        self._waiting: list[Caller] = []
+        self._serving = False
+        self._is_overdue = False  # somebody waits for too long, behind those that are served
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def come(self, request: Request) -> asyncio.Future[Transaction | None]:
-        loop = asyncio.get_running_loop()
-        arrival = Arrival(request, loop.create_future())
-        self._waiting.append(arrival)
-        if self._timer is None:
-            self._timer = loop.call_later(PATIENCE_SECONDS, self.close)
-        return arrival.served
-
-    def first(self, most: int) -> list[Arrival]:
-        """The next that wait still. Those that there is no room for are sent away: the queue is made for waiting."""
-        here = [arrival for arrival in self._waiting if not arrival.served.done()]
-        self._waiting = here[:most]
-        send_away(here[most:])
-        self._stop_waiting_for_nobody()
-        return list(self._waiting)
-
-    def serve(self, some: Sequence[Arrival]) -> bool:
-        """From here on nobody sends them away any more. False: somebody has left, and they are not served."""
-        if any(arrival.served.done() for arrival in some):
+    def take(self, caller: Caller) -> bool:
+        """False: he is to go to the queue by himself."""
+        if not (self._waiting or self._serving) and not (self.is_open and may_come(caller.request)):
             return False
-        ids = {arrival.request.id for arrival in some}
-        self._waiting = [arrival for arrival in self._waiting if arrival.request.id not in ids]
-        self._stop_waiting_for_nobody()
+        self._waiting.append(caller)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self.close)
         return True
+
+    def next(self, most: int) -> list[Caller]:
+        """Those whose turn it is. If the first of all cannot be served, everybody is sent away."""
+        some = list(takewhile(lambda caller: may_come(caller.request), self._waiting[:most]))
+        if not some:
+            self._send_away()
+        return some
+
+    def are_here(self, some: Sequence[Caller]) -> bool:
+        """Whether nobody of these was sent away meanwhile."""
+        return self._waiting[: len(some)] == list(some)
+
+    @contextmanager
+    def serving(self, some: Sequence[Caller]) -> Iterator[None]:
+        """Within this block whoever serves the first ones tells them what becomes of them, and nobody else is sent away: he
+        would be in the queue before them."""
+        self._waiting = self._waiting[len(some) :]
+        self._serving = True
+        try:
+            yield
+        finally:
+            self._serving = False
+            if self._is_overdue:
+                self.close()
+            self._stop_the_clock()
 
     def close(self) -> None:
         """Send everybody away, until it is opened again."""
         self.is_open = False
+        if self._serving:
+            self._is_overdue = True
+        else:
+            self._send_away()
+
+    def _send_away(self) -> None:
+        self._is_overdue = False
         waiting, self._waiting = self._waiting, []
         send_away(waiting)
-        self._stop_waiting_for_nobody()
+        self._stop_the_clock()
 
-    def _stop_waiting_for_nobody(self) -> None:
+    def _stop_the_clock(self) -> None:
         if not self._waiting and self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
 
-def send_away(some: Iterable[Arrival], doubt: CommitUnknown | None = None) -> None:
-    """To the queue. With a doubt: nobody knows whether they were accepted here."""
-    for arrival in some:
-        if arrival.served.done():
-            continue
-        if doubt is None:
-            arrival.served.set_result(None)
-        else:
-            arrival.served.set_exception(doubt)
+def send_away(some: Iterable[Caller], doubt: CommitUnknown | None = None) -> None:
+    for caller in some:
+        caller.sent_away(doubt)

@@ -216,6 +216,7 @@ class Desk:
     account_due: bool = True
     assign_due: bool = True
     arrivals: Arrivals = field(default_factory=Arrivals)
+    admit_after: Millis = 0  # in ticks: somebody could not be admitted, and everybody goes by the queue
     kept_until: Millis | None = None  # in ticks: somebody waits for a nonce that may never be reached
     rows_moved: Counter[str] = field(default_factory=Counter)  # what was built in vain, how often in a row
     search: Search | None = None  # through final blocks, for what a lost commit did

@@ -15,7 +15,8 @@ import structlog
 from structlog.contextvars import bind_contextvars
 
 from nonchalant import reconcile, same_chain, taken, troubles
-from nonchalant.admit import admit, may_come
+from nonchalant.admit import admit
+from nonchalant.arrivals import Caller
 from nonchalant.asking import Asking
 from nonchalant.assign import assign
 from nonchalant.attend import attend
@@ -27,7 +28,7 @@ from nonchalant.follow import Follower
 from nonchalant.grant import grant
 from nonchalant.housekeeping import RETENTION, Housekeeping
 from nonchalant.lanes import Lane
-from nonchalant.model import Attention, Lease, Request, Transaction
+from nonchalant.model import Attention, Lease
 from nonchalant.notify import Notifier
 from nonchalant.poison import CAREFUL, WORLDLY, Strikes
 from nonchalant.ports import Adviser, Chain, Clock, Entropy, Meter, Signer, Sink, Store
@@ -206,14 +207,14 @@ class Engine:
             desk.wake.set()
         self.notifier.tell()
 
-    def offer(self, request: Request) -> asyncio.Future[Transaction | None] | None:
-        """Have it accepted and signed at once, if this node works its lane and nothing waits there. None, now or in the
-        future: nothing was accepted, it is for the queue; `CommitUnknown`: nobody knows."""
-        desk = self.desks.get(request.lane)
-        if desk is None or not desk.arrivals.is_open or not may_come(request):
-            return None
+    def offer(self, caller: Caller) -> bool:
+        """Have a request accepted and signed at once, if this node works its lane and nothing waits there. False: its
+        caller has to go to the queue; else he is told, sooner or later, what becomes of him."""
+        desk = self.desks.get(caller.request.lane)
+        if desk is None or not desk.arrivals.take(caller):
+            return False
         desk.wake.set()
-        return desk.arrivals.come(request)
+        return True
 
     def hear(self, lanes: Sequence[LaneKey]) -> None:
         """Another node did something in these lanes, or somewhere. What a third one works is that one's business."""

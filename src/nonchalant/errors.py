@@ -187,6 +187,10 @@ class RowMoved(NonchalantError):
     """A row was changed by someone else meanwhile; nothing was committed, read it again."""
 
 
+class Unstorable(ValueError):
+    """The store cannot keep one of these values, and no retry makes it: whoever gave it has to know. Nothing was written."""
+
+
 class HookFailed(NonchalantError):
     """The attention hook gave no usable answer, which counts as waiting; mend the function."""
 

@@ -4,12 +4,14 @@ not wait, and one bad request never fails its neighbours."""
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Never, Protocol
 
 import structlog
 
 from nonchalant import errors
+from nonchalant.arrivals import Caller
 from nonchalant.errors import (
     BadRequest,
     CommitUnknown,
@@ -61,8 +63,39 @@ class Accept(Protocol):
     ) -> Awaitable[Sequence[Acceptance]]: ...
 
 
-Offer = Callable[[Request], "asyncio.Future[Transaction | None] | None"]
-Waiting = tuple[Request, "asyncio.Future[Acceptance]"]
+Offer = Callable[[Caller], bool]
+
+
+class Waiting:
+    """Somebody who waits for his request to be stored: at the desk of its lane, or in the queue, which is the same to him."""
+
+    __slots__ = ("_doubt", "_intake", "answer", "request")
+
+    def __init__(self, intake: Intake, request: Request) -> None:
+        self.request = request
+        self.answer: asyncio.Future[Acceptance] = asyncio.get_running_loop().create_future()
+        self._intake = intake
+        self._doubt: CommitUnknown | None = None  # the desk may have accepted it
+
+    def admitted(self, tx: Transaction) -> None:
+        self._intake.left_the_desk()
+        self.answered(tx)
+
+    def sent_away(self, doubt: CommitUnknown | None = None) -> None:
+        self._doubt = doubt
+        self._intake.left_the_desk()
+        self._intake.queue(self)
+
+    def answered(self, answer: Acceptance) -> None:
+        if self._doubt is not None and isinstance(answer, REFUSALS):
+            self.refused(self._doubt)
+        elif not self.answer.done():  # a caller that went away is no reason to forget what it asked for
+            self.answer.set_result(answer)
+
+    def refused(self, error: Exception) -> None:
+        """Whatever the queue says: what the desk may have accepted is not known to have failed."""
+        if not self.answer.done():
+            self.answer.set_exception(self._doubt or error)
 
 
 class Intake:
@@ -83,42 +116,36 @@ class Intake:
         self._arrived = arrived
         self._offer = offer
         self._waiting: list[Waiting] = []
+        self._queued: Counter[LaneKey] = Counter()  # of each lane, until they are answered
         self._committer: asyncio.Task[None] | None = None
         self._together = 0  # requests that wait to be stored together with others
         self._offered = 0  # requests that wait to be signed at once
         self._closed = False
 
     async def submit(self, request: Request) -> tuple[Transaction, bool]:
-        """The accepted transaction, on disk; False if the idempotency key had made it before."""
+        """The accepted transaction, on disk; False if the idempotency key had made it before.
+
+        Those of one lane are accepted in the order of these calls, also where some of them are signed at once.
+        """
         if self._closed:
             raise ShuttingDown
-        served = self._offer(request)
-        if served is None:
-            return self._accepted(request, await self.queue(request))
-        self._offered += 1
-        doubt: CommitUnknown | None = None
-        try:
-            tx = await served
-            if tx is not None:
-                return tx, True
-        except CommitUnknown as unknown:
-            doubt = unknown
-        finally:
-            self._offered -= 1
-        answer = await self.queue(request)
-        if doubt is not None and isinstance(answer, REFUSALS):
-            raise doubt  # it may still turn out to be accepted
-        return self._accepted(request, answer)
-
-    async def queue(self, request: Request) -> Acceptance:
-        """What the store says of it, once it is on disk."""
-        if len(self._waiting) >= MAX_WAITING:
+        if self.waiting >= MAX_WAITING:
             raise QueueFull(TOO_MANY_WAIT)
-        future: asyncio.Future[Acceptance] = asyncio.get_running_loop().create_future()
-        self._waiting.append((request, future))
+        caller = Waiting(self, request)
+        if self._queued[request.lane] == 0 and self._offer(caller):
+            self._offered += 1
+        else:
+            self.queue(caller)
+        return self._accepted(request, await caller.answer)
+
+    def queue(self, caller: Waiting) -> None:
+        self._waiting.append(caller)
+        self._queued[caller.request.lane] += 1
         if self._committer is None:
             self._committer = asyncio.create_task(self._commit_all())
-        return await future
+
+    def left_the_desk(self) -> None:
+        self._offered -= 1
 
     async def submit_together(self, requests: Sequence[Request]) -> tuple[Sequence[Transaction], bool]:
         """All of them, accepted in one commit, or none: then the first that could not be is told, by its number.
@@ -203,14 +230,16 @@ class Intake:
             while self._waiting:
                 batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
                 await self._commit(batch)
+                self._queued -= Counter(caller.request.lane for caller in batch)
         finally:
             self._committer = None
 
     async def _commit(self, batch: list[Waiting]) -> None:
         try:
-            answers = await self._accept([request for request, _ in batch], self._store.accept)
+            answers = await self._accept([caller.request for caller in batch], self._store.accept)
         except (CommitUnknown, StoreUnavailable) as error:
-            _refuse(batch, error)
+            for caller in batch:
+                caller.refused(error)
             return
         except Exception as error:  # whatever it is, callers wait for an answer
             # One of them cannot be stored: each on its own, so that it fails alone.
@@ -218,18 +247,20 @@ class Intake:
                 for one in batch:
                     await self._commit([one])
                 return
-            log.exception("request.unstorable", tx=batch[0][0].id, lane=str(batch[0][0].lane))
-            _refuse(batch, error)
+            [caller] = batch
+            log.exception("request.unstorable", tx=caller.request.id, lane=str(caller.request.lane))
+            caller.refused(error)
             return
         told = set[LaneKey]()
-        for (request, future), answer in zip(batch, answers, strict=True):
+        for caller, answer in zip(batch, answers, strict=True):
+            lane = caller.request.lane
             if isinstance(answer, CommitUnknown):
-                _refuse([(request, future)], answer)
-            elif not future.done():  # a caller that went away is no reason to forget what it asked for
-                future.set_result(answer)
-            if isinstance(answer, Transaction) and request.lane not in told:
-                told.add(request.lane)
-                self._arrived(request.lane)
+                caller.refused(answer)
+            else:
+                caller.answered(answer)
+            if isinstance(answer, Transaction) and lane not in told:
+                told.add(lane)
+                self._arrived(lane)
 
     async def _accept(self, requests: Sequence[Request], accept: Accept) -> list[Acceptance | CommitUnknown]:
         trouble: CommitUnknown | StoreUnavailable = StoreUnavailable()
@@ -244,9 +275,3 @@ class Intake:
                 doubt = trouble if isinstance(trouble, CommitUnknown) else None
                 return [doubt if doubt and isinstance(answer, REFUSALS) else answer for answer in answers]
         raise trouble
-
-
-def _refuse(batch: list[Waiting], error: Exception) -> None:
-    for _, future in batch:
-        if not future.done():
-            future.set_exception(error)

@@ -282,11 +282,11 @@ class Work:
         self._events: list[Event] = []
         self._accepted: list[Request] = []
 
-    def accept(self, request: Request) -> Transaction:
+    def accept(self, request: Request, at: Millis) -> Transaction:
         """Take it in with this work; where it stands is known once that is committed."""
         self._accepted.append(request)
-        self._events.append(Event(kind="tx.accepted", lane=request.lane, at=self.at, tx_id=request.id))
-        return request.accepted(UNPLACED, self.at)
+        self._events.append(Event(kind="tx.accepted", lane=request.lane, at=at, tx_id=request.id))
+        return request.accepted(UNPLACED, at)
 
     def move(self, tx: Transaction, move: lifecycle.Move) -> Transaction:
         """Step the transaction, from what this work has made of it so far."""

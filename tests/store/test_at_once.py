@@ -25,7 +25,7 @@ from tests.store.acts import LIMITS, accept, assign, begun, on_a_server, on_post
 
 store = pytest.fixture(on_a_server)
 
-DIGEST = "6c71d546c9e199eb3b22d3d2d2b2aab74cf24bcf05765746af7952aa598ae57e"
+DIGEST = "8527d5c3d6756e4d5f07ff19db2cc64d6a3d1c4348ad8e9e2782ea7e22f84096"
 
 
 def forbid(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,7 @@ def test_both_dialects_have_the_same_queries() -> None:
             "end_leases",
             "fence_all",
             "share_keys",
+            "try_keys",
             "own_keys",
             "held_leases",
             "renew_lease",

@@ -31,7 +31,7 @@ from nonchalant.sim.traffic import Errand
 from nonchalant.sim.violations import Violations
 from nonchalant.values import replace
 from nonchalant.wishes import Fill, Reset, Sync
-from nonchalant.words import LaneKey, Mode, State, TxId
+from nonchalant.words import LaneKey, Mode, TxId
 
 # How long a client waits for an answer.
 PATIENCE_SECONDS = 12.0
@@ -115,8 +115,7 @@ class Clients:
             self._moves[Move.TOGETHER] += is_new
             return accepted
         nonce = None if errand.ahead is None else await self._next_nonce(life, errand.lane) + errand.ahead
-        tx, is_new = await life.intake.submit(errand.request(self._entropy.token(), nonce))
-        self._moves[Move.ADMITTED] += is_new and tx.state is not State.QUEUED
+        tx, _ = await life.intake.submit(errand.request(self._entropy.token(), nonce))
         return [tx]
 
     async def _next_nonce(self, life: Life, lane: LaneKey) -> int:

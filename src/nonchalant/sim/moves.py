@@ -25,7 +25,7 @@ class Move(StrEnum):
     GREEDY = "greedy_request"  # no node takes it, and that proves nothing
     TOGETHER = "accepted_together"
     ADMITTED = "accepted_and_signed_at_once"
-    SENT_AWAY = "sent_to_the_queue_from_a_desk"  # it came to be signed at once, and could not be
+    ADMITTED_TOGETHER = "several_accepted_and_signed_at_once"
     ASKED_NONCE = "sent_at_the_nonce_it_asked_for"
     ASKED_NONCE_REFUSED = "asked_nonce_too_low_or_too_high"
     DEPTH = "depth_told"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from nonchalant import (
@@ -29,16 +30,17 @@ from nonchalant import (
     watch,
 )
 from nonchalant.advice import Adviser
-from nonchalant.arrivals import Arrival
+from nonchalant.arrivals import Caller
 from nonchalant.desk import Desk
 from nonchalant.engine import Engine
+from nonchalant.errors import CommitUnknown
 from nonchalant.fees import FeeRules
-from nonchalant.intake import Intake
+from nonchalant.intake import Intake, Waiting
 from nonchalant.judging import Ready
 from nonchalant.lanes import Lane, Work
 from nonchalant.model import Answer, Attempt, Fees, Lease, Receipt, Refused, Request, Slot, Transaction, View
 from nonchalant.policy import NEVER_SENT
-from nonchalant.ports import Acceptance, Advice
+from nonchalant.ports import Advice
 from nonchalant.proof import Search
 from nonchalant.rejections import Fate, Rejection
 from nonchalant.sim.node import NodeChain
@@ -341,16 +343,25 @@ def _bump_below_replacement_step() -> Iterator[None]:
         yield
 
 
+@dataclass
+class _Deaf:
+    """A caller that was told already."""
+
+    request: Request
+
+    def admitted(self, tx: Transaction) -> None: ...
+
+    def sent_away(self, doubt: CommitUnknown | None = None) -> None: ...
+
+
 @_mutant("acknowledged-before-commit")
 def _acknowledged_before_commit() -> Iterator[None]:
     rule = admit.serve
 
-    async def serve(desk: Desk, ready: Sequence[tuple[Arrival, Ready]], attempts: Sequence[Attempt]) -> bool:
-        answered = [(Arrival(arrival.request, desk.arrivals.come(arrival.request)), one) for arrival, one in ready]
-        for arrival, one in ready:
-            if not arrival.served.done():
-                arrival.served.set_result(one.tx)
-        return await rule(desk, answered, attempts)
+    async def serve(desk: Desk, ready: Sequence[tuple[Caller, Ready]], attempts: Sequence[Attempt]) -> bool:
+        for caller, one in ready:
+            caller.admitted(one.tx)
+        return await rule(desk, [(_Deaf(caller.request), one) for caller, one in ready], attempts)
 
     with _instead(admit, "serve", serve):
         yield
@@ -360,8 +371,9 @@ def _acknowledged_before_commit() -> Iterator[None]:
 def _asked_for_anew_under_another_id() -> Iterator[None]:
     rule = Intake.queue
 
-    async def queue(self: Intake, request: Request) -> Acceptance:
-        return await rule(self, replace(request, id=f"{request.id}-again"))
+    def queue(self: Intake, caller: Waiting) -> None:
+        caller.request = replace(caller.request, id=f"{caller.request.id}-again")
+        rule(self, caller)
 
     with _instead(Intake, "queue", queue):
         yield

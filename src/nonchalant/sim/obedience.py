@@ -128,6 +128,8 @@ class Obedience:
             self.moves[Move.DEADLINE_QUEUED] += 1
 
     def committed(self, change: Change, lease: Lease) -> None:
+        self.moves[Move.ADMITTED] += len(change.accepted)
+        self.moves[Move.ADMITTED_TOGETHER] += len(change.accepted) > 1
         for attempt in change.attempts:
             if attempt.kind is AttemptKind.ORIGINAL:
                 self._check_assigned(attempt, lease.lane)

@@ -87,8 +87,13 @@ def draw(chance: Chance, lanes: Sequence[LaneKey], terrains: Mapping[int, Terrai
     )
     errands: list[Errand] = []
     for number, at in enumerate(times):
-        lane = chance.choice(lanes)
+        last = errands[-1] if errands else None
+        # Some come with the one before: to the same account by the same node at the same moment.
+        volley = last is not None and chance.random() < 0.15
+        lane = last.lane if last is not None and volley else chance.choice(lanes)
         errand = _errand(chance, number, at, lane, _order(chance, f"t{number}", lane, errands))
+        if last is not None and volley:
+            errand = replace(errand, at=last.at, node=last.node)
         errands.append(_priced(chance, errand, terrains[lane.chain_id]))
     return errands
 

@@ -16,8 +16,8 @@ from typing import Any
 from nonchalant.asking import Asking
 from nonchalant.engine import Engine
 from nonchalant.errors import NonchalantError
-from nonchalant.intake import Intake, Offer
-from nonchalant.model import Request, Transaction
+from nonchalant.intake import Intake
+from nonchalant.model import Transaction
 from nonchalant.sim import haste, moves, poisons, schedule, setting, traffic
 from nonchalant.sim.chain import SimChain
 from nonchalant.sim.chance import Chance
@@ -354,25 +354,10 @@ class World:
         )
         fed, bell = Doorbell(gate, self.loop, self._io), Doorbell(gate, self.loop, self._io)
         fed.ring, bell.ring = engine.feed, engine.poke
-        intake = Intake(gated, clock, limits=self._queue_limits, arrived=fed, offer=self._counted(engine.offer))
+        intake = Intake(gated, clock, limits=self._queue_limits, arrived=fed, offer=engine.offer)
         life = Life(name, gate, clock, engine, gated, intake, Asking(gated, clock, entropy, arrived=bell))
         self._lives[name] = life
         return life
-
-    def _counted(self, offer: Offer) -> Offer:
-        """The same, and who comes in vain is counted."""
-
-        def told(served: asyncio.Future[Transaction | None]) -> None:
-            in_vain = not served.cancelled() and (served.exception() is not None or served.result() is None)
-            self._obedience.moves[Move.SENT_AWAY] += in_vain
-
-        def counted(request: Request) -> asyncio.Future[Transaction | None] | None:
-            served = offer(request)
-            if served is not None:
-                served.add_done_callback(told)
-            return served
-
-        return counted
 
     def _entropy(self, name: str) -> SimEntropy:
         return SimEntropy(self._chance(f"process {name}"))

@@ -208,10 +208,6 @@ DECLARE
     written BIGINT;
 BEGIN
 {_PREPARED}
-    -- Before the leases: whoever removes keys is not waited for with those locked.
-    IF cardinality({ACCEPTED}_id) > 0 THEN
-        PERFORM now FROM ({texts["share_keys"].rstrip().removesuffix(";")}) AS shared;
-    END IF;
     FOR fenced IN {fence} LOOP
         leases_held := fenced.leases;
         found_timeline := fenced.timeline;
@@ -224,6 +220,11 @@ BEGIN
     END IF;
     IF found_timeline <> seen_timeline OR found_wal < seen_wal OR found_home <> seen_home THEN
         verdict := '{COMMITS_LOST}';
+        RETURN;
+    END IF;
+    -- Whoever removes keys is not waited for: others wait for these leases.
+    IF cardinality({ACCEPTED}_id) > 0 AND NOT ({texts["try_keys"].rstrip().removesuffix(";")}) THEN
+        verdict := '{NOT_ORDINARY}';
         RETURN;
     END IF;
 {steps}

@@ -10,7 +10,7 @@ from typing import Any
 
 import asyncpg
 
-from nonchalant.errors import CommitUnknown, RowMoved, StoreUnavailable
+from nonchalant.errors import CommitUnknown, RowMoved, StoreUnavailable, Unstorable
 from nonchalant.installation import Installation
 from nonchalant.store.pool import Pool
 from nonchalant.store.talk import Answer, millis
@@ -205,8 +205,7 @@ def refusals() -> Iterator[None]:
     except asyncpg.IntegrityConstraintViolationError as error:
         raise RowMoved(f"the database refused the change: {_words(error)}") from error
     except asyncpg.DataError as error:
-        # A value that no retry makes storable: whoever gave it has to know.
-        raise ValueError(f"the database cannot keep this: {_words(error)}") from error
+        raise Unstorable(f"the database cannot keep this: {_words(error)}") from error
     except asyncpg.LockNotAvailableError as error:
         raise Locked(f"the store cannot be used now: {_words(error)}") from error
     except LOST as error:

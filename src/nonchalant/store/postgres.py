@@ -179,7 +179,7 @@ class PostgresStore(SqlStore):
                 raise _NotOrdinary
             accepted = await self._together.commit(Owned(change, lease))
         except _NotOrdinary:
-            if change.accepted:  # step by step, keys and leases would be locked in another order than elsewhere
+            if change.accepted:  # step by step, whoever removes keys would be waited for with the lease locked
                 raise RowMoved("what is accepted with its nonce is accepted at once, or not at all") from None
             accepted = await super().commit(change, lease)
         if change.events:

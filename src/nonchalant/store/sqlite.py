@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import structlog
 
-from nonchalant.errors import BadSettings, CommitUnknown, RowMoved, StoreUnavailable
+from nonchalant.errors import BadSettings, CommitUnknown, RowMoved, StoreUnavailable, Unstorable
 from nonchalant.history import fact_of, repeated
 from nonchalant.model import Event
 from nonchalant.ports import Clock, Entropy, Offload
@@ -288,6 +288,8 @@ def _refusals() -> Iterator[None]:
         raise RowMoved(f"the database refused the change: {error}") from error
     except sqlite3.Error as error:
         raise StoreUnavailable(f"the store cannot be used now: {error}") from error
+    except OverflowError as error:  # a number beyond 64 bit
+        raise Unstorable(f"the database cannot keep this: {error}") from error
 
 
 def _in_thread(thread: ThreadPoolExecutor) -> Offload:

@@ -54,6 +54,10 @@ UPDATE nonchalant.keys SET revoked_at = :at WHERE id = :id AND revoked_at IS NUL
 -- looks at both in between finds it in neither.
 SELECT pg_advisory_xact_lock_shared(hashtextextended('nonchalant.keys', 0)), nonchalant.millis() AS now;
 
+-- try_keys --
+-- The same, for whoever holds leases: if somebody is in the way, he does without.
+SELECT pg_try_advisory_xact_lock_shared(hashtextextended('nonchalant.keys', 0));
+
 -- own_keys --
 SELECT pg_advisory_xact_lock(hashtextextended('nonchalant.keys', 0)), nonchalant.millis() AS now;
 
