@@ -84,7 +84,8 @@ class Waiting:
     def sent_away(self, doubt: CommitUnknown | None = None) -> None:
         self._doubt = doubt
         self._intake.left_the_desk()
-        self._intake.queue(self)
+        if self.answer.get_loop().is_running():  # else the desk is thrown away with everything, and nobody waits
+            self._intake.queue(self)
 
     def answered(self, answer: Acceptance) -> None:
         if self._doubt is not None and isinstance(answer, REFUSALS):

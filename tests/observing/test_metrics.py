@@ -100,6 +100,35 @@ async def test_the_whole_way_of_a_transaction_is_measured(live: Running, chain: 
     assert value(samples, c.CALLS, method="POST", route="/v1/transactions", status="202") == 3
 
 
+async def test_what_is_accepted_and_signed_at_once_is_counted_as_any_other_and_once(
+    live: Running, chain: Anvil
+) -> None:
+    await settled(live, chain)
+    body = {"chain_id": 31337, "from": SENDER, "to": OTHER, "gas": 50_000}
+    posted, admitted = 1, list[str]()
+    async with asyncio.timeout(60):
+        while len(admitted) < 3:
+            _, tx, _ = await live.post(body, headers={"Idempotency-Key": f"key {posted}"})
+            posted += 1
+            if tx["state"] != "queued":
+                assert tx["hash"] is not None
+                admitted.append(tx["id"])
+            await seen(live, tx["id"], "sent")
+            await chain.mine()
+    _, again, _ = await live.post(body, headers={"Idempotency-Key": f"key {posted - 1}"})
+    assert again["id"] == tx["id"]
+    samples = await until(live, lambda found: value(found, c.INTAKE_ANSWERS, answer="repeated"))
+    assert value(samples, c.ACCEPTED, chain="31337") == posted
+    assert value(samples, c.INTAKE_ANSWERS, answer="accepted") == posted
+    assert value(samples, c.INTAKE_ANSWERS, answer="repeated") == 1
+    assert value(samples, f"{c.WAY}_count", chain="31337", part="accepted_signed") == posted
+    assert value(samples, c.ATTEMPTS, chain="31337", kind="original") == posted
+    assert value(samples, f"{c.STAGE}_count", stage="admit") == len(admitted)
+    assert value(samples, c.INTAKE_WAITING) == 0
+    told = await live.node.store.history(admitted[0])
+    assert [event.kind for event in told][:2] == ["tx.accepted", "tx.signed"]
+
+
 async def test_everything_on_the_page_is_in_the_catalogue(live: Running, chain: Anvil) -> None:
     await settled(live, chain)
     known = {name for metric in c.CATALOGUE for name in c.series_of(metric)}

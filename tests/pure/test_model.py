@@ -4,14 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nonchalant.model import Block, BlockRef, Executed, Fees, Payload, Slot, deed_of
+from nonchalant.model import Block, BlockRef, Executed, Fees, Payload, Request, Slot, deed_of
 from nonchalant.values import replace
-from nonchalant.words import LIVE_STATES, AttemptKind, SlotKind, State, Wanted
+from nonchalant.words import LIVE_STATES, AttemptKind, OnSuperseded, SlotKind, State, Wanted
 from tests.examples import (
     ALICE,
     BOB,
     a_hash,
     a_receipt,
+    a_request,
     a_slot,
     a_transaction,
     an_attempt,
@@ -21,6 +22,30 @@ from tests.examples import (
 @pytest.mark.parametrize("state", State)
 def test_a_transaction_is_live_until_its_end(state: State) -> None:
     assert a_transaction(state=state).live == (state in LIVE_STATES)
+
+
+def test_a_transaction_has_all_that_was_asked_for_but_the_digest_by_which_a_repetition_is_known() -> None:
+    request = a_request(
+        "a",
+        payload=Payload(to=BOB, value=3, data=b"x", gas=50_000),
+        fees=Fees(9, 3),
+        priority=8,
+        tenant="somebody",
+        idempotency_key="k",
+        body_hash="digest",
+        metadata={"order": 42},
+        valid_until=99,
+        confirmations=3,
+        on_superseded=OnSuperseded.HOLD,
+        simulate=True,
+        asked_nonce=4,
+        batch="b",
+    )
+    tx = request.accepted(17, 5)
+    wanted = set(Request.__struct_fields__) - {"body_hash"}
+    assert {name: getattr(tx, name) for name in wanted} == {name: getattr(request, name) for name in wanted}
+    assert (tx.place, tx.version, tx.state, tx.created_at, tx.updated_at) == (17, 1, State.QUEUED, 5, 5)
+    assert (tx.nonce, tx.hash, tx.held) == (None, None, False)
 
 
 def test_doing_nothing_is_a_transfer_of_nothing_to_oneself() -> None:

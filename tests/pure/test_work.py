@@ -7,10 +7,10 @@ import pytest
 from nonchalant.errors import IllegalMove
 from nonchalant.lanes import RENEWED_AFTER, Lane, Work
 from nonchalant.lifecycle import Assigned, Broadcast, Failed, Included, Marked, Replaced, Repriced, Valued
-from nonchalant.model import Attention, Change, Fees, Payload, Reply, Slot, Stranger, Transaction
+from nonchalant.model import Admission, Attention, Change, Fees, Payload, Reply, Slot, Stranger, Transaction
 from nonchalant.values import replace
 from nonchalant.words import SlotKind, Speed, State
-from tests.examples import LANE, MARK, a_hash, a_lane, a_receipt, a_record, a_slot, a_transaction, an_attempt
+from tests.examples import LANE, MARK, a_hash, a_lane, a_receipt, a_record, a_request, a_slot, a_transaction, an_attempt
 
 
 def test_nothing_is_true_before_it_is_committed() -> None:
@@ -35,6 +35,32 @@ def test_two_moves_in_one_change_write_the_row_once_one_version_on() -> None:
     [written] = work.change().transactions
     assert (written.state, written.version) == (State.MINED, 5)
     assert [event.kind for event in work.change().events] == ["tx.sent", "tx.mined"]
+
+
+def test_what_is_accepted_with_its_nonce_is_one_row_and_two_events_in_their_order() -> None:
+    work = Work(a_lane(), 5)
+    request = a_request("a")
+    work.move(work.accept(request, 4), Assigned(3, "0x1"))
+    change = work.change()
+    assert change.accepted == (request,)
+    [written] = change.transactions
+    assert (written.state, written.version, written.nonce, written.hash) == (State.SIGNED, 2, 3, "0x1")
+    told = [(event.kind, event.tx_id, event.at) for event in change.events]
+    assert told == [("tx.accepted", "a", 4), ("tx.signed", "a", 5)]
+
+
+def test_where_it_stands_is_known_once_it_is_stored_and_what_was_there_before_stays_where_it_is() -> None:
+    old = a_transaction("old", place=2, state=State.SIGNED, nonce=0, hash="0x1")
+    lane = Lane(a_record(), [a_slot(0, tx_id="old")], [old])
+    work = Work(lane, 5)
+    work.mark(old, MARK)
+    for nonce, id in enumerate("ab", 1):
+        work.move(work.accept(a_request(id), 4), Assigned(nonce, a_hash(id)))
+    lane.apply(
+        work.change().entered({"a": Admission(7, 90), "b": Admission(8, 91), "of another lane": Admission(9, 92)})
+    )
+    found = {id: (tx.place, tx.created_at, tx.updated_at) for id, tx in lane.transactions.items()}
+    assert found == {"old": (2, 0, 5), "a": (7, 90, 5), "b": (8, 91, 5)}
 
 
 def test_an_illegal_move_leaves_no_trace_in_the_change() -> None:

@@ -1,17 +1,26 @@
 """Group commit: requests share commits, nobody waits for nothing, and an unclear commit is repeated safely."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import pytest
 
 from nonchalant import intake as intake_module
-from nonchalant.errors import CommitUnknown, KeyReused, QueueFull, RowMoved, ShuttingDown, StoreUnavailable
+from nonchalant.arrivals import Caller
+from nonchalant.errors import (
+    BadRequest,
+    CommitUnknown,
+    KeyReused,
+    QueueFull,
+    RowMoved,
+    ShuttingDown,
+    StoreUnavailable,
+)
 from nonchalant.intake import BATCH, TRIES, Intake
-from nonchalant.model import Request
+from nonchalant.model import Request, Transaction
 from nonchalant.ports import Acceptance, Filter, Store
-from nonchalant.words import LaneKey
-from tests.examples import LANE, a_request
+from nonchalant.words import LaneKey, Mode, State
+from tests.examples import LANE, a_request, a_transaction
 from tests.store.acts import LIMITS, OTHER_LANE, ManualClock
 
 
@@ -38,6 +47,11 @@ class Gated:
             raise self.after.pop(0)
         return answers
 
+    async def accept_together(
+        self, requests: Sequence[Request], *, limits: Mapping[LaneKey, int]
+    ) -> Sequence[Acceptance]:
+        return await self._store.accept_together(requests, limits=limits)
+
 
 @pytest.fixture
 def gated(store: Store) -> Gated:
@@ -51,7 +65,7 @@ def arrivals() -> list[LaneKey]:
 
 @pytest.fixture
 def intake(gated: Gated, clock: ManualClock, arrivals: list[LaneKey]) -> Intake:
-    return Intake(gated, clock, limits=LIMITS, arrived=arrivals.append, offer=lambda _request: None)  # type: ignore[arg-type]
+    return Intake(gated, clock, limits=LIMITS, arrived=arrivals.append, offer=lambda _caller: False)  # type: ignore[arg-type]
 
 
 async def test_an_idle_system_commits_a_request_at_once_and_alone(intake: Intake, gated: Gated) -> None:
@@ -111,7 +125,7 @@ async def test_a_key_of_another_request_is_refused_and_its_neighbours_are_not(in
 
 
 async def test_a_full_lane_is_told_with_its_limit(gated: Gated, clock: ManualClock) -> None:
-    intake = Intake(gated, clock, limits={LANE: 1}, arrived=lambda lane: None, offer=lambda _request: None)  # type: ignore[arg-type]
+    intake = Intake(gated, clock, limits={LANE: 1}, arrived=lambda lane: None, offer=lambda _caller: False)  # type: ignore[arg-type]
     await intake.submit(a_request("a"))
     with pytest.raises(QueueFull, match=r"1 transactions wait in lane 7:0xa1"):
         await intake.submit(a_request("b"))
@@ -231,3 +245,223 @@ async def test_too_many_callers_are_told_to_come_back_and_those_before_them_are_
         await intake.submit(a_request("c"))
     gated.open.set()
     assert [(await task)[0].id for task in (first, *waiting)] == ["first", "a", "b"]
+
+
+# what was offered to the lane's own node first
+
+
+class Desk:
+    """A lane's owner, as intake meets it: whoever is offered waits here for what a test says."""
+
+    def __init__(self) -> None:
+        self.callers: dict[str, Caller] = {}
+
+    def offer(self, caller: Caller) -> bool:
+        self.callers[caller.request.id] = caller
+        return True
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+@pytest.fixture
+def offering(gated: Gated, clock: ManualClock, arrivals: list[LaneKey], desk: Desk) -> Intake:
+    limits = {LANE: 1, OTHER_LANE: 1_000}
+    return Intake(gated, clock, limits=limits, arrived=arrivals.append, offer=desk.offer)  # type: ignore[arg-type]
+
+
+async def offered(intake: Intake, desk: Desk, request: Request) -> asyncio.Task[tuple[Transaction, bool]]:
+    task = asyncio.create_task(intake.submit(request))
+    await asyncio.sleep(0)
+    assert request.id in desk.callers
+    return task
+
+
+async def test_what_its_owner_signed_at_once_is_the_answer_and_the_queue_hears_nothing(
+    offering: Intake, gated: Gated, desk: Desk, arrivals: list[LaneKey]
+) -> None:
+    asking = await offered(offering, desk, a_request("a"))
+    signed = a_transaction("a", state=State.SIGNED, nonce=0, hash="0xaa")
+    desk.callers["a"].admitted(signed)
+    assert await asking == (signed, True)
+    assert gated.batches == []
+    assert arrivals == []
+
+
+async def test_whom_its_owner_sends_away_is_queued_under_the_same_id(
+    offering: Intake, gated: Gated, desk: Desk, arrivals: list[LaneKey]
+) -> None:
+    asking = await offered(offering, desk, a_request("a"))
+    desk.callers["a"].sent_away()
+    tx, is_new = await asking
+    assert (tx.id, tx.state, is_new) == ("a", State.QUEUED, True)
+    assert gated.batches == [["a"]]
+    assert arrivals == [LANE]
+
+
+async def test_without_a_doubt_a_refusal_of_the_queue_is_told_as_it_is(
+    offering: Intake, desk: Desk, store: Store, clock: ManualClock
+) -> None:
+    await store.accept([a_request("waits")], limits=LIMITS)
+    full = await offered(offering, desk, a_request("a"))
+    desk.callers["a"].sent_away()
+    with pytest.raises(QueueFull):
+        await full
+    late = await offered(offering, desk, a_request("late", lane=OTHER_LANE, valid_until=clock.now() - 1))
+    desk.callers["late"].sent_away()
+    with pytest.raises(BadRequest):
+        await late
+
+
+async def _fill(store: Store, _: ManualClock) -> None:
+    await store.accept([a_request("waits")], limits=LIMITS)
+
+
+async def _drain(store: Store, _: ManualClock) -> None:
+    await store.control(LANE, Mode.DRAINING, "enough")
+
+
+async def _pass_the_deadline(_: Store, clock: ManualClock) -> None:
+    clock.pass_seconds(10)
+
+
+@pytest.mark.parametrize("refuse", [_fill, _drain, _pass_the_deadline], ids=lambda how: how.__name__)
+async def test_after_a_doubt_a_refusal_says_nothing_and_the_doubt_is_told(
+    offering: Intake,
+    desk: Desk,
+    store: Store,
+    clock: ManualClock,
+    refuse: Callable[[Store, ManualClock], Awaitable[None]],
+) -> None:
+    asking = await offered(offering, desk, a_request("a", valid_until=clock.now() + 5_000))
+    await refuse(store, clock)
+    doubt = CommitUnknown("it was cut short")
+    desk.callers["a"].sent_away(doubt)
+    with pytest.raises(CommitUnknown) as told:
+        await asking
+    assert told.value is doubt
+
+
+async def test_after_a_doubt_a_store_that_stays_away_does_not_take_it_back(
+    offering: Intake, gated: Gated, desk: Desk
+) -> None:
+    """That nothing was written this time does not say that nothing was written before."""
+    gated.before = [StoreUnavailable() for _ in range(TRIES)]
+    asking = await offered(offering, desk, a_request("a"))
+    desk.callers["a"].sent_away(CommitUnknown("it was cut short"))
+    with pytest.raises(CommitUnknown):
+        await asking
+
+
+async def test_after_a_doubt_it_is_not_refused_for_too_many_callers(
+    offering: Intake, gated: Gated, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever was taken keeps his place, at the desk and in the queue."""
+    asking = await offered(offering, desk, a_request("a"))
+    monkeypatch.setattr(intake_module, "MAX_WAITING", 1)
+    with pytest.raises(QueueFull, match="try again in a moment"):
+        await offering.submit(a_request("b", lane=OTHER_LANE))
+    monkeypatch.setattr(intake_module, "MAX_WAITING", 0)
+    desk.callers["a"].sent_away(CommitUnknown("it was cut short"))
+    assert (await asking)[0].id == "a"
+    assert gated.batches == [["a"]]
+
+
+async def test_while_one_is_in_the_queue_the_next_of_its_lane_stands_behind_it(
+    offering: Intake, gated: Gated, desk: Desk
+) -> None:
+    """He is not even offered, or he would overtake it."""
+    gated.open.clear()
+    first = await offered(offering, desk, a_request("first", lane=OTHER_LANE))
+    desk.callers["first"].sent_away()
+    await gated.entered.wait()
+    second = asyncio.create_task(offering.submit(a_request("second", lane=OTHER_LANE)))
+    elsewhere = await offered(offering, desk, a_request("elsewhere"))  # it is nothing to another lane
+    assert "second" not in desk.callers
+    gated.open.set()
+    places = [(await task)[0].place for task in (first, second)]
+    assert places == sorted(places)
+    desk.callers["elsewhere"].sent_away()
+    await elsewhere
+    third = await offered(offering, desk, a_request("third", lane=OTHER_LANE))  # once they are answered he is
+    desk.callers["third"].sent_away()
+    assert (await third)[0].place > places[-1]
+
+
+async def test_after_a_doubt_what_the_queue_knows_is_told(
+    offering: Intake, desk: Desk, store: Store, arrivals: list[LaneKey]
+) -> None:
+    """It took effect; or it did not, and is queued now; or another had its key before."""
+    took_effect = a_request("a", lane=OTHER_LANE)
+    [known] = await store.accept([took_effect], limits=LIMITS)
+    [first] = await store.accept([a_request("first", lane=OTHER_LANE, idempotency_key="k")], limits=LIMITS)
+    answers = {}
+    for request in (
+        took_effect,
+        a_request("b", lane=OTHER_LANE),
+        a_request("again", lane=OTHER_LANE, idempotency_key="k"),
+    ):
+        asking = await offered(offering, desk, request)
+        desk.callers[request.id].sent_away(CommitUnknown("it was cut short"))
+        answers[request.id] = await asking
+    assert answers["a"] == (known, True)
+    assert (answers["b"][0].id, answers["b"][1]) == ("b", True)
+    assert answers["again"] == (first, False)
+    assert arrivals[-1] == OTHER_LANE
+    other = await offered(offering, desk, a_request("c", lane=OTHER_LANE, idempotency_key="k", body_hash="another"))
+    desk.callers["c"].sent_away(CommitUnknown("it was cut short"))
+    with pytest.raises(KeyReused):
+        await other
+
+
+async def test_those_at_a_desk_are_counted_and_waited_for(offering: Intake, gated: Gated, desk: Desk) -> None:
+    signed, sent_away = [
+        await offered(offering, desk, a_request(id, lane=OTHER_LANE)) for id in ("signed", "sent away")
+    ]
+    assert offering.waiting == 2
+    closing = asyncio.create_task(offering.close())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not closing.done()
+    desk.callers["signed"].admitted(a_transaction("signed"))
+    await signed
+    assert offering.waiting == 1
+    assert not closing.done()
+    gated.open.clear()
+    desk.callers["sent away"].sent_away()
+    await gated.entered.wait()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not closing.done()  # it is in the queue, and not on disk yet
+    gated.open.set()
+    await closing
+    assert sent_away.done()
+    assert sent_away.result()[0].id == "sent away"
+    assert offering.waiting == 0
+    with pytest.raises(ShuttingDown):
+        await offering.submit(a_request("late"))
+    assert "late" not in desk.callers
+
+
+async def test_a_caller_that_leaves_a_desk_leaves_its_request_there_and_nobody_trips_over_it(
+    offering: Intake, desk: Desk, store: Store
+) -> None:
+    gone = [await offered(offering, desk, a_request(id, lane=OTHER_LANE)) for id in ("signed", "queued", "doubted")]
+    for one in gone:
+        one.cancel()
+    await asyncio.wait(gone)
+    assert offering.waiting == 3
+    desk.callers["signed"].admitted(a_transaction("signed"))
+    desk.callers["queued"].sent_away()
+    desk.callers["doubted"].sent_away(CommitUnknown("it was cut short"))
+    await offering.close()
+    assert offering.waiting == 0
+    assert {tx.id for tx in await store.transactions(Filter())} == {"queued", "doubted"}
+
+
+async def test_those_that_come_together_are_offered_to_nobody(offering: Intake, desk: Desk) -> None:
+    txs, _ = await offering.submit_together([a_request(id, lane=OTHER_LANE) for id in ("a", "b")])
+    assert [tx.id for tx in txs] == ["a", "b"]
+    assert desk.callers == {}

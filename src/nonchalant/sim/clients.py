@@ -14,6 +14,7 @@ from nonchalant.errors import (
     NotFound,
     QueueFull,
     ShuttingDown,
+    StoreUnavailable,
     TooLate,
     WishPending,
     WishRefused,
@@ -100,7 +101,7 @@ class Clients:
                     self._checker.answered(one, tx)
                     self._ids[one.label] = tx.id
                 return True
-            case QueueFull() | ShuttingDown() | LaneDraining() | NonceTaken():
+            case QueueFull() | ShuttingDown() | LaneDraining() | NonceTaken() | StoreUnavailable():
                 return False
             case KeyReused():
                 self._report("P2", f"{errand.key} was never used for anything else")

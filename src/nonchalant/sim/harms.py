@@ -122,7 +122,10 @@ def _signer_down(hand: Hand, fault: Fault) -> None:
 
 @harm(Kind.SIGNER_WRONG)
 def _signer_wrong(hand: Hand, fault: Fault) -> None:
-    signer = pick(hand.realm.signers, fault)
+    elsewhere = [signer for signer in hand.realm.signers if not signer.in_process]
+    if not elsewhere:
+        return
+    signer = pick(elsewhere, fault)
     signer.wrong = True
     hand.strike(fault, signer.address[:6])
     hand.later(fault.seconds, lambda: setattr(signer, "wrong", False))

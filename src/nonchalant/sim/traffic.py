@@ -87,15 +87,28 @@ def draw(chance: Chance, lanes: Sequence[LaneKey], terrains: Mapping[int, Terrai
     )
     errands: list[Errand] = []
     for number, at in enumerate(times):
-        last = errands[-1] if errands else None
-        # Some come with the one before: to the same account by the same node at the same moment.
-        volley = last is not None and chance.random() < 0.15
-        lane = last.lane if last is not None and volley else chance.choice(lanes)
+        lane = chance.choice(lanes)
         errand = _errand(chance, number, at, lane, _order(chance, f"t{number}", lane, errands))
-        if last is not None and volley:
-            errand = replace(errand, at=last.at, node=last.node)
         errands.append(_priced(chance, errand, terrains[lane.chain_id]))
     return errands
+
+
+def volleys(chance: Chance, errands: Sequence[Errand]) -> list[Errand]:
+    """The same, and some come several at a moment: of one account, by one node, which is likely to work it just then."""
+    sent, left, at = list[Errand](), 0, 0.0
+    for errand in errands:
+        before = sent[-1] if sent else None
+        if before is None or before.lane != errand.lane:
+            sent.append(errand)
+            left = 0
+            continue
+        if not left and chance.random() < 0.5:
+            left, at = chance.randint(2, 4), before.at + chance.uniform(0.8, 4.0)
+        left = max(0, left - 1)
+        gas = errand.payload.gas or intrinsic_gas(errand.order.data()) + 50_000
+        quick = replace(errand, at=at, node=before.node, simulate=False, payload=replace(errand.payload, gas=gas))
+        sent.append(quick if left else errand)
+    return sent
 
 
 def gather(chance: Chance, errands: Sequence[Errand]) -> list[Errand]:

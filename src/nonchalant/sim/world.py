@@ -153,6 +153,7 @@ class World:
         terrains = setting.terrains(chance)
         self.lanes: Sequence[LaneKey] = setting.lanes(chance, list(terrains))
         errands = traffic.draw(self._chance("traffic"), self.lanes, terrains, self._span)
+        errands = traffic.volleys(self._chance("volleys"), errands)
         self._errands = traffic.gather(self._chance("gathering"), errands)
         self._faults_to_come = schedule.draw(self._chance("schedule"), self._span)
         self._rules = setting.rules(chance, self.lanes, terrains)
@@ -173,7 +174,8 @@ class World:
             SimChain(terrain, self.loop, self._chance(f"chain {chain_id}"), balances, self._checker)
             for chain_id, terrain in terrains.items()
         ]
-        self._signer_of = {lane: SimSigner(lane.address) for lane in self.lanes}
+        keys = self._chance("keys")
+        self._signer_of = {lane: SimSigner(lane.address, in_process=keys.random() < 0.7) for lane in self.lanes}
         self.signers: Sequence[SimSigner] = list(self._signer_of.values())
         self._io = self._chance("io")
         self._faults = Faults(self, self.loop, self._chance("faults"), self.trace)

@@ -288,7 +288,7 @@ def _refusals() -> Iterator[None]:
         raise RowMoved(f"the database refused the change: {error}") from error
     except sqlite3.Error as error:
         raise StoreUnavailable(f"the store cannot be used now: {error}") from error
-    except OverflowError as error:  # a number beyond 64 bit
+    except (OverflowError, UnicodeEncodeError) as error:  # a number beyond 64 bit, half of a character
         raise Unstorable(f"the database cannot keep this: {error}") from error
 
 
