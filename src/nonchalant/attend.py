@@ -109,8 +109,10 @@ async def _ask(desk: Desk, adviser: Adviser, due: list[Transaction], around: Aro
         for tx in due:
             assert tx.attention is not None
             desk.check_lease()  # once more, before each: much may have been waited for since
-            desk.asked_at[tx.id, tx.attention.code] = desk.ticks()
+            about = tx.id, tx.attention.code
+            desk.asked_at[about] = desk.ticks()
             desk.heard.append(await _consult(desk, adviser, tx, around))
+            desk.asked_at[about] = desk.ticks()  # its rest begins when it is heard: the question may have been on its way
     except LeaseLost:
         pass  # the lane's next commit says so too
     finally:
