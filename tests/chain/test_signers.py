@@ -63,7 +63,7 @@ def test_what_is_no_key_is_refused_without_showing_it(text):
 @pytest.mark.parametrize("count", [1, WORTH_A_THREAD, 3 * WORTH_A_THREAD])
 async def test_signatures_are_the_accounts_own_in_order_and_deterministic(count):
     signer = from_private_key(SECRET)
-    digests = [bytes([index]) * 32 for index in range(count)]
+    digests = [index.to_bytes(32, "big") for index in range(count)]
     signatures = await signer.sign(digests)
     for digest, signature in zip(digests, signatures, strict=True):
         assert len(signature) == 65
