@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nonchalant import assign, filling, rescue
+from nonchalant import filling, judging, rescue
 from nonchalant.errors import SignerFailed
 from nonchalant.poison import ASIDE_FOR
 from nonchalant.windows import Pace
@@ -108,7 +108,7 @@ async def test_a_failure_that_is_nobody_s_holds_nobody(rig: Rig, monkeypatch: py
         def boom(*_: Any) -> Any:
             raise KeyError("slow")
 
-        broken.setattr(assign.prices, "opening", boom)
+        broken.setattr(judging.prices, "opening", boom)
         txs = await rig.submit_all([f"tx-{n}" for n in range(20)])
         await rig.advance(120.0)
     await rig.advance(60.0)

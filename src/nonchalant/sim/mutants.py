@@ -35,7 +35,6 @@ from nonchalant.desk import Desk
 from nonchalant.engine import Engine
 from nonchalant.errors import CommitUnknown
 from nonchalant.fees import FeeRules
-from nonchalant.intake import Intake, Waiting
 from nonchalant.judging import Ready
 from nonchalant.lanes import Lane, Work
 from nonchalant.model import Answer, Attempt, Fees, Lease, Receipt, Refused, Request, Slot, Transaction, View
@@ -364,18 +363,6 @@ def _acknowledged_before_commit() -> Iterator[None]:
         return await rule(desk, [(_Deaf(caller.request), one) for caller, one in ready], attempts)
 
     with _instead(admit, "serve", serve):
-        yield
-
-
-@_mutant("asked-for-anew-under-another-id")
-def _asked_for_anew_under_another_id() -> Iterator[None]:
-    rule = Intake.queue
-
-    def queue(self: Intake, caller: Waiting) -> None:
-        caller.request = replace(caller.request, id=f"{caller.request.id}-again")
-        rule(self, caller)
-
-    with _instead(Intake, "queue", queue):
         yield
 
 
