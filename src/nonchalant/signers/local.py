@@ -13,8 +13,8 @@ from nonchalant.errors import BadSettings, SignerFailed
 from nonchalant.words import Address
 
 # A signature takes 26 µs, almost all of it outside the interpreter's lock. But it takes that lock back twice, and on a busy
-# loop each time waits for it: in a thread a hundred signatures cost 10 % more of everything that a node does. So in place,
-# up to what holds the loop up for as long as an ordinary commit does.
+# loop each time waits for it: a node's own time for a transaction was some 5 % more in a thread. So in place, up to what
+# holds the loop up for as long as an ordinary commit does.
 WORTH_A_THREAD: Final = 200
 
 
