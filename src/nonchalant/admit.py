@@ -25,7 +25,7 @@ from nonchalant.errors import (
     Unreachable,
     Unstorable,
 )
-from nonchalant.judging import Ready, draft, is_stopped, judge, note_data_fees
+from nonchalant.judging import Ready, draft, is_stopped, judge
 from nonchalant.lanes import UNPLACED
 from nonchalant.model import Attempt
 from nonchalant.poison import handling
@@ -65,18 +65,13 @@ async def admit(desk: Desk) -> bool:
     if not arrivals.are_here(callers):
         return True  # the bytes were never sent; who is left is looked at again
     with arrivals.serving(callers):
-        try:
-            return await serve(desk, ready, attempts)
-        finally:
-            # Now, and not before: in the queue they would be in the way of the others.
-            served = {id(caller) for caller, _ in ready}
-            send_away([caller for caller in callers if id(caller) not in served])
+        return await serve(desk, callers, [caller for caller, _ in ready], attempts)
 
 
 def _is_clear(desk: Desk) -> bool:
     """Whether nothing waits in this lane, as far as is known, and nothing is unusual about it; the store is asked when it
-    is written. Where others have to be asked for each batch (their signer, pools of a shared account), callers do not wait
-    for that."""
+    is written. Where others have to be asked for each batch (their signer, pools of a shared account, what its data costs),
+    callers do not wait for that."""
     return not (
         desk.assign_due
         or desk.postponed
@@ -93,6 +88,7 @@ def _is_clear(desk: Desk) -> bool:
         or desk.handed_over
         or desk.retired
         or desk.rules.shared
+        or desk.chain.charges_for_data
         or not desk.signer.in_process
         or is_stopped(desk)
     )
@@ -116,20 +112,13 @@ async def _signed(desk: Desk, ready: Sequence[Ready]) -> list[Attempt]:
     return await signing.sign(desk, prepared)
 
 
-async def serve(desk: Desk, ready: Sequence[tuple[Caller, Ready]], attempts: Sequence[Attempt]) -> bool:
-    """Accept them with what was signed for them, and tell them."""
-    if not ready:
-        return False
-    callers = [caller for caller, _ in ready]
+async def serve(desk: Desk, callers: Sequence[Caller], ready: Sequence[Caller], attempts: Sequence[Attempt]) -> bool:
+    """Accept those that are ready with what was signed for them, and tell everybody. The others go to the queue after
+    that: there they would be in the way of the first."""
+    accepted = {id(caller) for caller in ready}
     try:
-        work, now = desk.work(), desk.store_now()
-        for caller, attempt in zip(callers, attempts, strict=True):
-            tx = work.accept(caller.request, now)
-            work.move(tx, lifecycle.Assigned(attempt.nonce, attempt.hash))
-            work.bind(attempt.nonce, SlotKind.TRANSACTION, attempt)
-        work.record(replace(work.lane_record, next_nonce=desk.lane.next_after([one.nonce for one in attempts])))
-        desk.clear_mark(work, SIGNER_MARK)
-        await desk.commit(work)
+        if ready:
+            await _accept(desk, ready, attempts)
     except NOT_WRITTEN:
         send_away(callers)
         desk.arrivals.close()
@@ -139,9 +128,23 @@ async def serve(desk: Desk, ready: Sequence[tuple[Caller, Ready]], attempts: Seq
         send_away(callers)
         raise
     except BaseException as error:  # cancelled, too: they may be accepted, and are asked for by the same ids again
-        send_away(callers, error if isinstance(error, CommitUnknown) else CommitUnknown(f"it was cut short: {error}"))
+        cut_short = CommitUnknown(f"it was cut short: {str(error) or type(error).__name__}")
+        doubt = error if isinstance(error, CommitUnknown) else cut_short
+        for caller in callers:
+            caller.sent_away(doubt if id(caller) in accepted else None)
         raise
-    for caller in callers:
+    for caller in ready:
         caller.admitted(desk.lane.transactions[caller.request.id])
-    note_data_fees(desk, [one for _, one in ready], attempts)
-    return True
+    send_away(caller for caller in callers if id(caller) not in accepted)
+    return bool(ready)
+
+
+async def _accept(desk: Desk, callers: Sequence[Caller], attempts: Sequence[Attempt]) -> None:
+    work, now = desk.work(), desk.store_now()
+    for caller, attempt in zip(callers, attempts, strict=True):
+        tx = work.accept(caller.request, now)
+        work.move(tx, lifecycle.Assigned(attempt.nonce, attempt.hash))
+        work.bind(attempt.nonce, SlotKind.TRANSACTION, attempt)
+    work.record(replace(work.lane_record, next_nonce=desk.lane.next_after([one.nonce for one in attempts])))
+    desk.clear_mark(work, SIGNER_MARK)
+    await desk.commit(work)

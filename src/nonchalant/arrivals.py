@@ -2,7 +2,8 @@
 
 Nobody waits here for long: whoever is not served within a moment is sent to the queue, like everybody who comes while
 something waits there already. Nothing is accepted yet, so nothing is lost on the way. They keep the order in which they
-came: while somebody is at the desk, whoever comes next stands behind him, also if the queue is the place for him.
+came: while somebody is at the desk, whoever comes next stands behind him, also if the queue is the place for him. Only
+behind a commit that hangs they do not stay: what it accepts may then run after them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from nonchalant.model import Request, Transaction
 # A pass over a busy lane's stages takes some hundredths of a second. One that takes longer waits for a node, and callers
 # want to know first that they are heard.
 PATIENCE_SECONDS = 0.25
+
+# How much longer those behind a commit wait for it to end: the store answers others while one connection is dead.
+HELD_UP_SECONDS = 1.0
 
 
 class Caller(Protocol):
@@ -51,6 +55,7 @@ class Arrivals:
         self._waiting: list[Caller] = []
         self._serving = False
         self._is_overdue = False  # somebody waits for too long, behind those that are served
+        self._is_stuck = False  # those are served for so long that nobody stands behind them
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -58,11 +63,12 @@ class Arrivals:
 
     def take(self, caller: Caller) -> bool:
         """False: he is to go to the queue by himself."""
-        if not (self._waiting or self._serving) and not (self.is_open and may_come(caller.request)):
+        has_somebody = self._waiting or (self._serving and not self._is_stuck)
+        if not has_somebody and not (self.is_open and may_come(caller.request)):
             return False
         self._waiting.append(caller)
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self.close)
+            self._start_the_clock()
         return True
 
     def next(self, most: int) -> list[Caller]:
@@ -85,10 +91,12 @@ class Arrivals:
         try:
             yield
         finally:
-            self._serving = False
+            self._serving = self._is_stuck = False
             if self._is_overdue:
                 self.close()
             self._stop_the_clock()
+            if self._waiting:  # they waited for those before them, and now for themselves
+                self._start_the_clock()
 
     def close(self) -> None:
         """Send everybody away, until it is opened again."""
@@ -104,8 +112,20 @@ class Arrivals:
         send_away(waiting)
         self._stop_the_clock()
 
+    def _start_the_clock(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._wait_no_longer)
+
+    def _wait_no_longer(self) -> None:
+        self.close()
+        if self._serving:
+            self._timer = asyncio.get_running_loop().call_later(HELD_UP_SECONDS, self._give_up)
+
+    def _give_up(self) -> None:
+        self._is_stuck = True
+        self._send_away()
+
     def _stop_the_clock(self) -> None:
-        if not self._waiting and self._timer is not None:
+        if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from nonchalant import lifecycle
 from nonchalant.model import (
+    TX_ACCEPTED,
     Attempt,
     Attention,
     Change,
@@ -285,7 +286,7 @@ class Work:
     def accept(self, request: Request, at: Millis) -> Transaction:
         """Take it in with this work; where it stands is known once that is committed."""
         self._accepted.append(request)
-        self._events.append(Event(kind="tx.accepted", lane=request.lane, at=at, tx_id=request.id))
+        self._events.append(Event(kind=TX_ACCEPTED, lane=request.lane, at=at, tx_id=request.id))
         return request.accepted(UNPLACED, at)
 
     def move(self, tx: Transaction, move: lifecycle.Move) -> Transaction:

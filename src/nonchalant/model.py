@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -357,6 +357,9 @@ class Event(Struct, frozen=True, kw_only=True, gc=False):
     since: Millis | None = None  # when it was told first, if it was told before
 
 
+TX_ACCEPTED: Final = "tx.accepted"  # the first event of every transaction
+
+
 class Admission(NamedTuple):
     """Where what was accepted stands in its lane, and since when, by the store's clock."""
 
@@ -387,7 +390,11 @@ class Change(Struct, frozen=True, kw_only=True, gc=False):
             replace(tx, place=entries[tx.id].place, created_at=entries[tx.id].at) if tx.id in entries else tx
             for tx in self.transactions
         ]
-        return replace(self, transactions=tuple(stored))
+        told = [
+            replace(event, at=entries[event.tx_id].at) if event.kind == TX_ACCEPTED and event.tx_id else event
+            for event in self.events
+        ]
+        return replace(self, transactions=tuple(stored), events=tuple(told))
 
 
 class Draft(Struct, frozen=True, kw_only=True, gc=False):

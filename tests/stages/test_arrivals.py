@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nonchalant.arrivals import PATIENCE_SECONDS, Arrivals, may_come
+from nonchalant.arrivals import HELD_UP_SECONDS, PATIENCE_SECONDS, Arrivals, may_come
 from nonchalant.errors import CommitUnknown
 from nonchalant.model import Payload, Request, Transaction
 from tests.examples import BOB, a_request, a_transaction
@@ -182,3 +182,56 @@ async def test_where_there_is_no_room_everybody_is_sent_away_in_their_order(rig:
     assert door.arrivals.next(0) == []
     assert door.told == ["a sent away", "b sent away", "c sent away"]
     assert door.arrivals.is_open
+
+
+@staged()
+async def test_who_comes_while_somebody_is_served_stands_behind_him_though_the_door_is_closed(rig: Rig) -> None:
+    door = Door()
+    with door.arrivals.serving(door.come("a")):
+        door.arrivals.close()
+        door.come("later")
+        assert door.told == []
+    assert door.told == ["later sent away"]
+
+
+@staged()
+async def test_behind_those_that_are_served_for_too_long_nobody_stands(rig: Rig) -> None:
+    door = Door()
+    served = door.come("a")
+    with door.arrivals.serving(served):
+        door.come("behind")
+        await rig.advance(PATIENCE_SECONDS + HELD_UP_SECONDS - 0.05)
+        door.come("just now")
+        assert door.told == []
+        await rig.advance(0.1)
+        assert door.told == ["behind sent away", "just now sent away"]
+        assert not door.arrivals.take(Caller("late", door.told))
+        await rig.advance(60.0)
+        served[0].sent_away()
+    assert door.told[2:] == ["a sent away"]
+    assert not door.arrivals.is_open
+    door.arrivals.is_open = True  # then everything is as ever
+    with door.arrivals.serving(door.come("b")):
+        door.come("behind b")
+    assert door.arrivals.is_open
+    assert door.told[3:] == []
+    with door.arrivals.serving(door.arrivals.next(1)):
+        door.arrivals.close()
+        door.come("at the end")
+
+
+@staged()
+async def test_those_behind_have_a_moment_of_their_own_once_it_is_their_turn(rig: Rig) -> None:
+    """Else whoever comes to a busy desk would be sent away for the time that others waited."""
+    door = Door()
+    served = door.come("0")
+    for n in range(1, 8):
+        with door.arrivals.serving(served):
+            await rig.advance(PATIENCE_SECONDS / 3)
+            served = door.come(str(n))
+    assert door.arrivals.is_open
+    assert door.told == []
+    await rig.advance(PATIENCE_SECONDS - 0.01)
+    assert door.told == []
+    await rig.advance(0.02)
+    assert door.told == ["7 sent away"]

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
 
-from nonchalant.errors import LeaseLost, RowMoved, Unstorable
+from nonchalant.errors import LeaseLost, RowMoved, StoreUnavailable, Unstorable
 from nonchalant.lifecycle import Assigned, Cancelled, Held, Released, step
-from nonchalant.model import Admission, Change, Fees, LaneRecord, Lease, Payload, Request, Transaction
-from nonchalant.ports import Duplicate, KeyTaken, Store
+from nonchalant.model import (
+    TX_ACCEPTED,
+    Admission,
+    Change,
+    Event,
+    Fees,
+    LaneRecord,
+    Lease,
+    Payload,
+    Request,
+    Transaction,
+)
+from nonchalant.observing.tallies import Tallies
+from nonchalant.observing.vitals import Vitals
+from nonchalant.observing.watched import WatchedStore
+from nonchalant.ports import Acceptance, Duplicate, KeyTaken, Store
 from nonchalant.store.contract import SqlStore
 from nonchalant.values import replace
 from nonchalant.words import LaneKey, Mode, OnSuperseded, SlotKind, State
@@ -89,6 +103,35 @@ async def test_it_is_told_where_it_stands_and_since_when_by_the_store_s_clock(st
     stored = {id: await store.transaction(id) for id in ("a", "b")}
     assert entries == {id: Admission(tx.place, clock.now()) for id, tx in stored.items() if tx is not None}
     assert {tx.created_at for tx in stored.values() if tx is not None} == {clock.now()}
+    for id in stored:
+        accepted, signed = await store.history(id)
+        assert (accepted.kind, accepted.at) == ("tx.accepted", clock.now())
+        assert (signed.kind, signed.at) == ("tx.signed", ahead)  # that was the owner's doing
+
+
+class Noting:
+    """An observer, who remembers what was accepted when."""
+
+    def __init__(self) -> None:
+        self.noted: list[tuple[str, int]] = []
+
+    def accepted(self, _requests: Sequence[Request], answers: Sequence[Acceptance]) -> None:
+        self.noted += [(tx.id, tx.created_at) for tx in answers if isinstance(tx, Transaction)]
+
+    def committed(self, change: Change, _lease: Lease) -> None:
+        self.noted += [(event.kind, event.at) for event in change.events if event.kind == TX_ACCEPTED]
+
+    def altered(self, _tx: Transaction, _events: Sequence[Event]) -> None: ...
+
+
+async def test_those_who_count_hear_the_store_s_time_too(store: Store, clock: ManualClock) -> None:
+    noting = Noting()
+    watched = WatchedStore(
+        store, tallies=Tallies(), vitals=Vitals(clock, lease_seconds=TTL), clock=clock, observers=[noting]
+    ).watched()
+    lease = await take(store)
+    await watched.commit(admission(lease, a_request("a"), at=clock.now() + 3_600_000), lease)
+    assert noting.noted == [("a", clock.now()), (TX_ACCEPTED, clock.now())]
 
 
 async def test_the_row_is_what_its_owner_takes_it_for(store: Store, clock: ManualClock) -> None:
@@ -426,6 +469,33 @@ async def test_who_removes_keys_is_not_waited_for_and_the_lease_is_nobody_s_to_w
         with pytest.raises(RowMoved):
             await store.commit(again, lease)
         assert await store.transaction("again") is None
+
+
+ACCEPTING_ELSEWHERE = """
+    SET LOCAL session_replication_role = replica;
+    INSERT INTO transactions (
+        place, id, chain_id, address, state, priority, tenant, idempotency_key, body_hash, payload, fees, created_at, updated_at
+    ) VALUES (nextval('places'), 'theirs', 1, 'x', 'queued', 5, 'default', 'k', '', '{}', '"standard"', 1, 1)
+"""
+
+
+async def test_who_is_about_to_use_the_key_is_not_waited_for_while_leases_are_locked(postgres: Cluster) -> None:
+    """He may be frozen there. Neighbours in the same commit are written."""
+    async with on_postgres(postgres) as store:
+        await store.declare(LANES)
+        first, *others = [await take(store, lane=lane) for lane in LANES]
+        mine = admission(first, a_request("mine", lane=first.lane, idempotency_key="k"))
+        changes = [admission(lease, a_request(f"of {lease.lane}", lane=lease.lane)) for lease in others]
+        async with meddling(store, postgres, ACCEPTING_ELSEWHERE), asyncio.timeout(20):
+            said, *entries = await asyncio.gather(
+                store.commit(mine, first),
+                *(store.commit(change, lease) for change, lease in zip(changes, others, strict=True)),
+                return_exceptions=True,
+            )
+            assert isinstance(said, StoreUnavailable)
+            assert [list(one) for one in entries] == [[f"of {lease.lane}"] for lease in others]
+            assert sorted(await store.renew([first, *others], 60.0)) == sorted(LANES)
+        assert await store.transaction("mine") is None
 
 
 async def test_keys_are_removed_while_others_are_admitted_and_nobody_waits_for_ever(postgres: Cluster) -> None:

@@ -25,7 +25,7 @@ from tests.store.acts import LIMITS, accept, assign, begun, on_a_server, on_post
 
 store = pytest.fixture(on_a_server)
 
-DIGEST = "8527d5c3d6756e4d5f07ff19db2cc64d6a3d1c4348ad8e9e2782ea7e22f84096"
+DIGEST = "264cf5bb61f80d9ce6dd82a96fea96097b55d7a101ab85f0cd0b95e54228a93f"
 
 
 def forbid(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:

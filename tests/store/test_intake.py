@@ -32,7 +32,7 @@ class Gated:
         self.entered = asyncio.Event()
         self.open = asyncio.Event()
         self.open.set()
-        self.before: list[Exception] = []
+        self.before: list[Exception | None] = []
         self.after: list[Exception] = []
         self._store = store
 
@@ -40,8 +40,8 @@ class Gated:
         self.batches.append([request.id for request in requests])
         self.entered.set()
         await self.open.wait()
-        if self.before:
-            raise self.before.pop(0)
+        if self.before and (error := self.before.pop(0)):
+            raise error
         answers = await self._store.accept(requests, limits=limits)
         if self.after:
             raise self.after.pop(0)
@@ -200,6 +200,16 @@ async def test_a_store_that_stays_away_is_told_to_everybody_and_the_next_try_wor
     assert await store.transactions(Filter()) == []
     await intake.submit(a_request("a"))
     assert [tx.id for tx in await store.transactions(Filter())] == ["a"]
+
+
+async def test_once_an_outcome_is_unknown_a_store_that_then_stays_away_does_not_take_that_back(
+    intake: Intake, gated: Gated, store: Store
+) -> None:
+    """It was written the first time: who hears that nothing was pays twice."""
+    gated.before, gated.after = [None, *(StoreUnavailable() for _ in range(TRIES - 1))], [CommitUnknown()]
+    with pytest.raises(CommitUnknown):
+        await intake.submit(a_request("a"))
+    assert await store.transaction("a") is not None
 
 
 async def test_only_what_is_new_wakes_its_lane(intake: Intake, arrivals: list[LaneKey]) -> None:
@@ -388,6 +398,25 @@ async def test_while_one_is_in_the_queue_the_next_of_its_lane_stands_behind_it(
     third = await offered(offering, desk, a_request("third", lane=OTHER_LANE))  # once they are answered he is
     desk.callers["third"].sent_away()
     assert (await third)[0].place > places[-1]
+
+
+async def test_also_while_it_waits_for_the_commit_of_others(
+    offering: Intake, gated: Gated, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake_module, "BATCH", 1)
+    gated.open.clear()
+    asked = [await offered(offering, desk, a_request(id, lane=OTHER_LANE)) for id in ("first", "second", "third")]
+    for id in ("first", "second", "third"):
+        desk.callers[id].sent_away()
+    gated.open.set()
+    await asked[0]
+    gated.open.clear()
+    late = asyncio.create_task(offering.submit(a_request("late", lane=OTHER_LANE)))
+    await asyncio.sleep(0)
+    assert "late" not in desk.callers
+    gated.open.set()
+    places = [(await task)[0].place for task in (*asked, late)]
+    assert places == sorted(places)
 
 
 async def test_after_a_doubt_what_the_queue_knows_is_told(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
 from nonchalant import policy
@@ -17,7 +17,7 @@ from nonchalant.errors import (
     StoreUnavailable,
     Unreadable,
 )
-from nonchalant.model import Answer, Transaction, View
+from nonchalant.model import Admission, Answer, Transaction, View
 from nonchalant.observing import catalogue as c
 from nonchalant.observing.commits import Observer
 from nonchalant.observing.tallies import Tallies
@@ -25,6 +25,7 @@ from nonchalant.observing.vitals import Vitals
 from nonchalant.ports import Acceptance, Clock, Endpoint, Signer, Store, WebhookStore
 from nonchalant.rejections import Fate
 from nonchalant.webhooks import Delivery, DeliveryState
+from nonchalant.words import TxId
 
 P = TypeVar("P")
 Act = Callable[..., Awaitable[Any]]
@@ -141,8 +142,10 @@ class WatchedStore:
         for observer in self._observers:
             observer.accepted(args[0], answers)
 
-    def _committed(self, _: Any, args: tuple[Any, ...], __: dict[str, Any]) -> None:
+    def _committed(self, entries: Mapping[TxId, Admission], args: tuple[Any, ...], _: dict[str, Any]) -> None:
         change, lease = args
+        if entries:
+            change = change.entered(entries)
         became = {tx.id: tx for tx in change.transactions} if change.accepted else {}
         for observer in self._observers:
             if change.accepted:

@@ -35,8 +35,7 @@ from nonchalant.desk import Desk
 from nonchalant.engine import Engine
 from nonchalant.errors import CommitUnknown
 from nonchalant.fees import FeeRules
-from nonchalant.judging import Ready
-from nonchalant.lanes import Lane, Work
+from nonchalant.lanes import UNPLACED, Lane, Work
 from nonchalant.model import Answer, Attempt, Fees, Lease, Receipt, Refused, Request, Slot, Transaction, View
 from nonchalant.policy import NEVER_SENT
 from nonchalant.ports import Advice
@@ -357,10 +356,14 @@ class _Deaf:
 def _acknowledged_before_commit() -> Iterator[None]:
     rule = admit.serve
 
-    async def serve(desk: Desk, ready: Sequence[tuple[Caller, Ready]], attempts: Sequence[Attempt]) -> bool:
-        for caller, one in ready:
-            caller.admitted(one.tx)
-        return await rule(desk, [(_Deaf(caller.request), one) for caller, one in ready], attempts)
+    async def serve(
+        desk: Desk, callers: Sequence[Caller], ready: Sequence[Caller], attempts: Sequence[Attempt]
+    ) -> bool:
+        deaf = {id(caller): _Deaf(caller.request) for caller in ready}
+        for caller in ready:
+            caller.admitted(caller.request.accepted(UNPLACED, desk.store_now()))
+        everybody = [deaf.get(id(caller), caller) for caller in callers]
+        return await rule(desk, everybody, list(deaf.values()), attempts)
 
     with _instead(admit, "serve", serve):
         yield

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from nonchalant.model import Event, Request, Transaction
+from nonchalant.model import TX_ACCEPTED, Event, Request, Transaction
 from nonchalant.ports import (
     Acceptance,
     Draining,
@@ -64,7 +64,7 @@ def accept(
             del first[n]
             answers[n] = request.accepted(places[request.id], at)
             depths[request.lane] += 1
-            events.append(Event(kind="tx.accepted", lane=request.lane, at=at, tx_id=request.id))
+            events.append(Event(kind=TX_ACCEPTED, lane=request.lane, at=at, tx_id=request.id))
         # What is known already is not refused, whatever the lane says; and it leaves its room to another.
         known = yield from _known(first, legible)
         known = taken | known

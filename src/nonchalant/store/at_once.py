@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from nonchalant.history import fact_of
-from nonchalant.model import Change, Lease, Request
+from nonchalant.model import TX_ACCEPTED, Change, Lease, Request
 from nonchalant.store import rows
 from nonchalant.store.talk import Columns
 
@@ -23,6 +23,7 @@ COMMIT: Final = "commit_at_once"
 ACCEPT: Final = "accept_at_once"
 
 ACCEPTED: Final = "insert_signed"  # the part that gives something back
+KEY_WAIT: Final = "100ms"  # how long it waits, with leases locked, for somebody who is accepting the same key
 # In the order in which they are carried out. After the slots comes the lane: what a change settles is still above the bound
 # that it may raise.
 PARTS: Final = (
@@ -182,7 +183,7 @@ BEGIN
     END IF;
     INSERT INTO nonchalant.tellings (events, repeats) VALUES (cardinality(ids), FALSE) RETURNING telling INTO new_telling;
     INSERT INTO nonchalant.told_events (told, kind, chain_id, address, tx_id, at, data)
-    SELECT new_telling << 20 | n - 1, 'tx.accepted', chain_id, address, id, found_at, '{{}}'
+    SELECT new_telling << 20 | n - 1, '{TX_ACCEPTED}', chain_id, address, id, found_at, '{{}}'
     FROM unnest(insert_transaction_id, insert_transaction_chain_id, insert_transaction_address)
         WITH ORDINALITY AS accepted (id, chain_id, address, n)
     ORDER BY n;
@@ -197,7 +198,7 @@ def _function_of_commits(texts: Mapping[str, str]) -> str:
     fence = _named(texts["fence_all"].rstrip().removesuffix(";"), "fence_", _FENCE)
     return f"""CREATE FUNCTION nonchalant.{COMMIT}(
     {given}, OUT verdict TEXT, OUT found_timeline BIGINT, OUT found_wal BIGINT, OUT found_home BIGINT,
-    OUT ids TEXT[], OUT places BIGINT[], OUT moments BIGINT[]
+    OUT ids TEXT[], OUT places BIGINT[], OUT accepted_at BIGINT
 ) LANGUAGE plpgsql
 {_BY_KEYS}
 AS $$
@@ -240,8 +241,15 @@ def _step(part: str, query: str) -> str:
     first = next(iter(columns))
     counted = "GET DIAGNOSTICS written = ROW_COUNT"
     if part == ACCEPTED:
-        given_back = "array_agg(id), array_agg(place), array_agg(created_at) INTO ids, places, moments"
-        written = f"WITH inserted AS ({written}) SELECT {given_back} FROM inserted"  # noqa: S608 - of our own SQL
+        given_back = "array_agg(id), array_agg(place), max(created_at) INTO ids, places, accepted_at"
+        written = f"""-- Nor whoever is about to use the same key.
+        PERFORM set_config('lock_timeout', '{KEY_WAIT}', TRUE);
+        WITH inserted AS ({written}) SELECT {given_back} FROM inserted;
+        PERFORM set_config('lock_timeout', stall_for, TRUE);
+        insert_event_at := ARRAY(
+            SELECT CASE WHEN kind = '{TX_ACCEPTED}' THEN accepted_at ELSE at END
+            FROM unnest(insert_event_kind, insert_event_at) WITH ORDINALITY AS told (kind, at, n) ORDER BY n
+        )"""  # noqa: S608 - of our own SQL
         counted = "written := coalesce(cardinality(ids), 0)"
     check = f"""
         {counted};

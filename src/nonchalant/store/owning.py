@@ -112,6 +112,7 @@ def commit(change: Change, lease: Lease) -> Procedure[Mapping[TxId, Admission]]:
     yield from fence(lease)
     lane = lease.lane._asdict()
     accepted = yield from _take_in(change, lane)
+    change = change.entered(accepted) if accepted else change
     freed = [{"nonce": nonce} for nonce in change.freed]
     yield from expect_each("free_slot", freed, **lane)
     yield from change_each("give_attempts_back", freed, **lane)

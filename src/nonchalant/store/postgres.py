@@ -215,8 +215,8 @@ class PostgresStore(SqlStore):
                 raise StoreUnavailable(str(error)) from error
             raise CommitsLost(LOST_COMMITS)
         self._remember([found], incarnation)
-        entries = zip(row["ids"] or (), row["places"] or (), row["moments"] or (), strict=True)
-        return {tx_id: Admission(place, at) for tx_id, place, at in entries}
+        entries = zip(row["ids"] or (), row["places"] or (), strict=True)
+        return {tx_id: Admission(place, row["accepted_at"]) for tx_id, place in entries}
 
     async def _in_line(self, line: Line) -> Found:
         return await self._lines.find(line)

@@ -167,7 +167,8 @@ RETURNING id, place;
 -- insert_signed --
 -- What comes to a lane's owner while nothing waits there is accepted with its nonce, and never queued. Fewer rows: something
 -- waits after all, the lane is to give out nothing, a deadline has passed, or an id or a key is known, as above.
-WITH new AS MATERIALIZED (
+WITH moment AS MATERIALIZED (SELECT nonchalant.millis() AS now),
+new AS MATERIALIZED (
     SELECT ordered.*, nextval('nonchalant.places') AS place FROM (
         SELECT :chain_id::BIGINT AS chain_id, :address::TEXT AS address, given.*
         FROM unnest(
@@ -188,9 +189,9 @@ INSERT INTO nonchalant.transactions (
 )
 SELECT
     place, id, chain_id, address, state, version, priority, tenant, idempotency_key, body_hash,
-    payload, fees, metadata, valid_until, confirmations, on_superseded, nonce, hash, nonchalant.millis(), updated_at
-FROM new
-WHERE (valid_until IS NULL OR valid_until > nonchalant.millis())
+    payload, fees, metadata, valid_until, confirmations, on_superseded, nonce, hash, now, updated_at
+FROM new, moment
+WHERE (valid_until IS NULL OR valid_until > now)
     AND NOT EXISTS (
         SELECT 1 FROM nonchalant.waiting AS w
         WHERE w.chain_id = new.chain_id AND w.address = new.address AND NOT w.held
