@@ -17,6 +17,7 @@ CLIENTS = 24
 ANSWER_SECONDS = 8.0
 REST_SECONDS = 0.2
 ASKED_TWICE = 0.05
+NAMED_GAS = 0.7  # those may be signed with their acceptance
 CANCELLED = 0.03
 
 # The load keeps pace with the harm, so that every harm meets something; and never stops to wait for it.
@@ -45,6 +46,7 @@ class Load:
     unanswered: int = 0  # requests that nobody knows the fate of
     refused: int = 0
     repeated: int = 0
+    admitted: int = 0  # signed when they were answered
     enough: bool = False
     _asked_at: float = 0.0
 
@@ -68,10 +70,13 @@ class Load:
         return self.asked > self.transactions * (self.share() + AHEAD)
 
     async def _pay(self, session: aiohttp.ClientSession, key: str, sender: str) -> None:
-        body = {"chain_id": CHAIN_ID, "from": sender, "to": recipient(key), "value": 1}
+        body: dict[str, object] = {"chain_id": CHAIN_ID, "from": sender, "to": recipient(key), "value": 1}
+        if self.chance.random() < NAMED_GAS:
+            body["gas"] = 21_000
         headers = {"Idempotency-Key": key}
         said = await self._until_answered(session, "/v1/transactions", body, headers)
         self.acknowledged[key] = said["id"]
+        self.admitted += said["state"] == "signed"
         if self.chance.random() < ASKED_TWICE:
             again = await self._until_answered(session, "/v1/transactions", body, headers)
             assert again["id"] == said["id"], f"{key} became {said['id']}, and asked again {again['id']}"

@@ -72,7 +72,8 @@ class Figures:
         )
         clients = (
             f"clients: {load.unanswered} requests unanswered and {load.refused} told to come back, all tried again under "
-            f"the same key; {load.repeated} asked twice on purpose, the same answer each time"
+            f"the same key; {load.repeated} asked twice on purpose, the same answer each time; "
+            f"{load.admitted} were answered signed already"
         )
         return [what, str(self.verdict), clients, f"died at: {points}", f"warnings of the nodes: {said}"]
 

@@ -31,6 +31,7 @@ async def test_nodes_that_die_freeze_and_lose_their_database_pay_everybody_exact
         "reorgs": 1,
     }
     assert figures.verdict.ends.total() >= plan.transactions
+    assert figures.load.admitted > 0
     assert figures.verdict.sent > 0
     assert figures.verdict.witnessed > 0
     assert figures.waits, "somebody took a lane over"
