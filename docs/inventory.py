@@ -24,7 +24,7 @@ from nonchalant.config import VARIABLES, AccountSettings, ChainSettings, OracleP
 from nonchalant.errors import BadSettings, NonchalantError
 from nonchalant.fees import FeeRules
 from nonchalant.health import HealthRules
-from nonchalant.model import Attention, BlockRef, Fees, Payload, Receipt, Transaction
+from nonchalant.model import TX_ACCEPTED, Attention, BlockRef, Fees, Payload, Receipt, Transaction
 from nonchalant.rejections import Fate, Rejection
 from nonchalant.service import problems
 from nonchalant.words import AttemptKind, LaneKey, Speed, State
@@ -324,7 +324,10 @@ def calls() -> Iterator[tuple[str, ast.Call]]:
 @cache
 def events() -> list[Emitted]:
     """Every event kind that can be written, with the names of its data."""
-    found = dict(_lifecycle_events())
+    found = {
+        TX_ACCEPTED: dict[str, None](),
+        **_lifecycle_events(),
+    }  # the first has a name, for the SQL that tells of it
     for _, call in calls():
         name = _called(call)
         if name == "event" and call.args and isinstance(call.args[0], ast.Constant):
