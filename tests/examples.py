@@ -17,7 +17,7 @@ from nonchalant.model import (
     Slot,
     Transaction,
 )
-from nonchalant.words import AttemptKind, LaneKey, SlotKind, Speed, State, Wanted
+from nonchalant.words import AttemptKind, LaneKey, OnSuperseded, SlotKind, Speed, State, Wanted
 
 ALICE = "0x" + "a1" * 20
 BOB = "0x" + "b0" * 20
@@ -33,6 +33,19 @@ def a_hash(text: str | int) -> str:
 def a_request(id: str, **fields: Any) -> Request:
     defaults: dict[str, Any] = {"lane": LANE, "payload": Payload(to=BOB, value=1), "fees": Speed.STANDARD}
     return Request(id=id, **defaults | fields)
+
+
+# All that a request may say of itself beside what it does, wherever it goes.
+ELABORATE: dict[str, Any] = {
+    "fees": Fees(9, 3),
+    "priority": 8,
+    "tenant": "somebody",
+    "idempotency_key": "k",
+    "body_hash": "digest",
+    "metadata": {"order": 42},
+    "confirmations": 3,
+    "on_superseded": OnSuperseded.HOLD,
+}
 
 
 def a_transaction(id: str = "tx", **fields: Any) -> Transaction:

@@ -112,9 +112,8 @@ async def _ask(desk: Desk, adviser: Adviser, due: list[Transaction], around: Aro
             about = tx.id, tx.attention.code
             desk.asked_at[about] = desk.ticks()
             desk.heard.append(await _consult(desk, adviser, tx, around))
-            desk.asked_at[about] = (
-                desk.ticks()
-            )  # its rest begins when it is heard: the question may have been on its way
+            # Its rest begins when it is heard: the question may have been on its way.
+            desk.asked_at[about] = desk.ticks()
     except LeaseLost:
         pass  # the lane's next commit says so too
     finally:

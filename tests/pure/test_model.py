@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 
 from nonchalant.model import Block, BlockRef, Executed, Fees, Payload, Request, Slot, deed_of
 from nonchalant.values import replace
-from nonchalant.words import LIVE_STATES, AttemptKind, OnSuperseded, SlotKind, State, Wanted
+from nonchalant.words import LIVE_STATES, AttemptKind, SlotKind, State, Wanted
 from tests.examples import (
     ALICE,
     BOB,
+    ELABORATE,
     a_hash,
     a_receipt,
     a_request,
@@ -28,15 +29,8 @@ def test_a_transaction_has_all_that_was_asked_for_but_the_digest_by_which_a_repe
     request = a_request(
         "a",
         payload=Payload(to=BOB, value=3, data=b"x", gas=50_000),
-        fees=Fees(9, 3),
-        priority=8,
-        tenant="somebody",
-        idempotency_key="k",
-        body_hash="digest",
-        metadata={"order": 42},
+        **ELABORATE,
         valid_until=99,
-        confirmations=3,
-        on_superseded=OnSuperseded.HOLD,
         simulate=True,
         asked_nonce=4,
         batch="b",
